@@ -1,0 +1,63 @@
+"""The program ``tensorldm``: collects the verbs, turns user errors into one line and exit code 2."""
+
+import logging
+import sys
+import warnings
+from typing import Annotated
+
+import typer
+
+from tensorldm import __version__
+from tensorldm.errors import TensorldmError
+
+app = typer.Typer(
+    name="tensorldm",
+    help="A full diffusion tensor from four diffusion-weighted volumes.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+USER_ERROR = 2
+INTERRUPTED = 130
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tensorldm {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave."),
+    ] = False,
+) -> None:
+    """A full diffusion tensor from four diffusion-weighted volumes."""
+
+
+def _warn_in_one_line(message: Warning | str, *_details: object, **_more: object) -> None:
+    typer.echo(f"warning: {message}", err=True)
+
+
+def run() -> None:
+    """Entry point of the installed program."""
+    from tensorldm.cli import verbs  # noqa: F401  registers every verb on ``app``
+
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    warnings.showwarning = _warn_in_one_line
+    try:
+        app()
+    except TensorldmError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(USER_ERROR)
+    except KeyboardInterrupt:
+        typer.echo("stopped; nothing half-written was left behind", err=True)
+        sys.exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    run()

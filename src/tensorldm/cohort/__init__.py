@@ -1,0 +1,1 @@
+"""Virtual subjects: anatomies, warps and a scanner."""

@@ -1,0 +1,100 @@
+"""From a preset's name or a YAML file plus ``a.b=c`` overrides to a checked, frozen object."""
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tensorldm.errors import ConfigError
+
+PRESETS = Path(__file__).parent.parent / "presets"
+
+
+class Strict(BaseModel):
+    """Base of every schema: frozen, and an unknown key is refused by name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+Schema = TypeVar("Schema", bound=Strict)
+
+
+def preset_path(name: str) -> Path:
+    """The YAML file of a preset that ships with the package."""
+    path = PRESETS / f"{name}.yaml"
+    if not path.is_file():
+        names = sorted(p.stem for p in PRESETS.glob("*.yaml"))
+        raise ConfigError(f"There is no preset '{name}'. Give one of {', '.join(names)}, or the path of a YAML file.")
+    return path
+
+
+def read_config(schema: type[Schema], source: Path | str, overrides: Sequence[str] = ()) -> Schema:
+    """Read a preset (by name) or a YAML file (by path) and apply ``a.b=c`` overrides in order."""
+    path = Path(source)
+    if path.suffix not in {".yaml", ".yml"}:
+        path = preset_path(str(source))
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path}: the configuration cannot be read ({error}). Give a YAML file or a preset's name."
+        ) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML ({_one_line(error)}). Mend the file.") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: expected settings as 'key: value' lines, found {type(values).__name__}.")
+    for override in overrides:
+        _apply(values, override)
+    try:
+        return schema.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {_explain(error, schema)}") from error
+
+
+def dump_config(config: Strict) -> str:
+    """The whole configuration as YAML, as it is written beside results."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def _apply(values: dict[str, Any], override: str) -> None:
+    """Set one dotted key in place: ``stage.steps=10``; the value is read as YAML."""
+    key, found, text = override.partition("=")
+    if not found or not key:
+        raise ConfigError(f"--set {override}: expected KEY=VALUE, for example --set noise.snr=30.")
+    *parents, leaf = key.split(".")
+    node: Any = values
+    for parent in parents:
+        node = node.setdefault(parent, {}) if isinstance(node, dict) else None
+    if not isinstance(node, dict):
+        raise ConfigError(f"--set {override}: '{'.'.join(parents)}' is a value, not a group of settings.")
+    try:
+        node[leaf] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {override}: the value is not valid YAML ({_one_line(error)}).") from error
+
+
+def _explain(error: ValidationError, schema: type[Strict]) -> str:
+    """One sentence for the first problem, with the nearest known key for a misspelt one."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] != "extra_forbidden":
+        return f"'{key}': {first['msg']} (found {first['input']!r})."
+    near = difflib.get_close_matches(key, _keys(schema), n=1)
+    hint = f" Did you mean '{near[0]}'?" if near else f" Known keys: {', '.join(sorted(schema.model_fields))}."
+    return f"there is no setting '{key}'.{hint}"
+
+
+def _keys(schema: type[BaseModel], prefix: str = "") -> list[str]:
+    keys = []
+    for name, field in schema.model_fields.items():
+        keys.append(prefix + name)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            keys += _keys(field.annotation, f"{prefix}{name}.")
+    return keys
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

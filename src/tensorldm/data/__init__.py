@@ -1,0 +1,1 @@
+"""Prepared subjects: what is selected, scaled, fitted, stored, split and drawn from."""

@@ -1,0 +1,1 @@
+"""Maths of tensors: pure functions on torch tensors, CPU and GPU, any batch shape."""

@@ -1,0 +1,1 @@
+"""Measures on files alone: one long table for every method."""

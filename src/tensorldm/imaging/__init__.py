@@ -1,0 +1,1 @@
+"""Files and spaces: images, gradient tables, grids, masks and folder layouts."""

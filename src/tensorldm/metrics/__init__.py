@@ -1,0 +1,1 @@
+"""Pure measures of agreement, used by training, evaluation and report alike."""

@@ -1,0 +1,1 @@
+"""Parameters only: the layers and networks of the model."""
