@@ -13,7 +13,7 @@ class Batch:
     """Sparse input, reference tensor and mask on one RAS grid; every volume travels with its b-value and direction.
 
     ``dwi`` is divided by one robust b=0 scale per subject, so that S/S0 survives. ``components`` are mm²/s in
-    image axes. ``clean`` is the noise-free tensor where it is known (virtual subjects), else the same as ``components``.
+    image axes. ``clean`` is the noise-free tensor where it is known (virtual subjects), else ``components`` again.
     """
 
     dwi: Dwi

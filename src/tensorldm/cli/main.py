@@ -57,7 +57,3 @@ def run() -> None:
     except KeyboardInterrupt:
         typer.echo("stopped; nothing half-written was left behind", err=True)
         sys.exit(INTERRUPTED)
-
-
-if __name__ == "__main__":
-    run()

@@ -1,0 +1,5 @@
+"""``python -m tensorldm``."""
+
+from tensorldm.cli.main import run
+
+run()
