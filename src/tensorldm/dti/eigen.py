@@ -1,0 +1,201 @@
+"""Eigenvalues and eigenvectors of symmetric 3×3 matrices without iteration.
+
+With B = (D − mI)/p, scaled to tr B = 0 and tr B² = 6, the three eigenvalues of B are 2cos(θ/3 + 2πk/3), where
+cos θ = det(B)/2. Taken literally this loses half of the digits where two eigenvalues are close. But one eigenvalue is
+always at least √3 away from the others; it and its eigenvector are well conditioned, and what is left in the plane
+across it is a 2×2 problem with an exact answer. So every tensor gets full accuracy (isotropic, cylindrical and
+zero ones too), without branches, and the same code runs on CPU and GPU for whole volumes, which
+``torch.linalg.eigh`` cannot. Flipping the sign of B where det(B) < 0 makes the lone eigenvalue always the largest.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+from tensorldm.shapes import Eigenvalues, Packed, Tensors
+
+
+def eigenvalues(packed: Packed) -> Eigenvalues:
+    """Eigenvalues in descending order, without the eigenvectors.
+
+    The gradient, v vᵀ per eigenvalue, is finite everywhere. At equal eigenvalues it is right for any function that is
+    symmetric in them (trace, norm, FA).
+    """
+    values: Tensor = _Eigenvalues.apply(packed)  # type: ignore[no-untyped-call]  # torch does not annotate apply
+    return values
+
+
+def eigen(packed: Packed) -> tuple[Eigenvalues, Tensors]:
+    """Eigenvalues in descending order and eigenvectors in columns, orthonormal and right-handed for every tensor.
+
+    The sign of an eigenvector carries no meaning. The values have a gradient; the vectors have none, because theirs is
+    infinite at equal eigenvalues (use ``logarithm`` for smooth functions of a tensor).
+    """
+    values, vectors = _Eigen.apply(packed)  # type: ignore[no-untyped-call]  # torch does not annotate apply
+    return values, vectors
+
+
+def compose(values: Eigenvalues, vectors: Tensors) -> Packed:
+    """V diag(λ) Vᵀ: the tensor with these eigenvalues and eigenvectors."""
+    (ax, ay, az), (bx, by, bz), (cx, cy, cz) = (column.unbind(-1) for column in vectors.unbind(-1))
+    a, b, c = values.unbind(-1)
+    rows = [
+        a * ai * aj + b * bi * bj + c * ci * cj
+        for ai, aj, bi, bj, ci, cj in (
+            (ax, ax, bx, bx, cx, cx),
+            (ay, ay, by, by, cy, cy),
+            (az, az, bz, bz, cz, cz),
+            (ax, ay, bx, by, cx, cy),
+            (ax, az, bx, bz, cx, cz),
+            (ay, az, by, bz, cy, cz),
+        )
+    ]
+    return torch.stack(rows).movedim(0, -1)
+
+
+class _Normalised(NamedTuple):
+    """B, flipped so that its lone eigenvalue is the largest: D = scale·(mean·I + sign·spread·B)."""
+
+    components: Tensor
+    lone: Tensor
+    sign: Tensor
+    scale: Tensor
+    mean: Tensor
+    spread: Tensor
+
+    def restore(self, half_gap: Tensor) -> Tensor:
+        """Eigenvalues of D, stacked first, from those of B: lone, −lone/2 + half_gap, −lone/2 − half_gap."""
+        half = self.lone / 2
+        lowest, positive = -half - half_gap, self.sign > 0
+        largest = torch.where(positive, self.lone, -lowest)
+        smallest = torch.where(positive, lowest, -self.lone)
+        of_b = torch.stack((largest, self.sign * (half_gap - half), smallest))
+        return self.scale * torch.addcmul(self.mean, self.spread, of_b)
+
+
+def _normalise(packed: Tensor) -> _Normalised:
+    rows = packed.movedim(-1, 0).contiguous()
+    scale = torch.linalg.vector_norm(rows, ord=torch.inf, dim=0)
+    scale = torch.where(scale > 0, scale, 1)
+    xx, yy, zz, xy, xz, yz = (rows / scale).unbind(0)
+    mean = (xx + yy + zz) / 3
+    b = torch.stack((xx - mean, yy - mean, zz - mean, xy, xz, yz))
+    square = b * b
+    spread = ((square[0] + square[1] + square[2]) / 6 + (square[3] + square[4] + square[5]) / 3).sqrt()
+    b = b * torch.where(spread > 0, 1 / spread, 0)
+    xx, yy, zz, xy, xz, yz = b.unbind(0)
+    determinant = xx * (yy * zz - yz * yz) + xy * (2 * xz * yz - xy * zz) - xz * xz * yy
+    sign = torch.where(determinant < 0, -1.0, 1.0).to(b)
+    lone = 2 * torch.cos(torch.acos((determinant.abs() / 2).clamp(max=1)) / 3)
+    return _Normalised(b * sign, lone, sign, scale, mean, spread)
+
+
+def _adjugate_of_shifted(normalised: _Normalised) -> tuple[Tensor, ...]:
+    """adj(B − lone·I) = 3(lone² − 1)·v vᵀ, where v is the lone eigenvector."""
+    xx, yy, zz, xy, xz, yz = normalised.components.unbind(0)
+    x, y, z = xx - normalised.lone, yy - normalised.lone, zz - normalised.lone
+    return (
+        y * z - yz * yz,
+        x * z - xz * xz,
+        x * y - xy * xy,
+        xz * yz - xy * z,
+        xy * yz - xz * y,
+        xy * xz - yz * x,
+    )
+
+
+def _solve_values(packed: Tensor) -> Tensor:
+    """Half the gap of the close pair is the norm of what is left of B once the lone eigenvalue is taken out."""
+    normalised = _normalise(packed)
+    lone = normalised.lone
+    removed = torch.stack(_adjugate_of_shifted(normalised)) * (-lone / (2 * (lone * lone - 1)))
+    left = normalised.components + removed
+    xx, yy, zz = left[:3] + lone / 2
+    xy, xz, yz = left[3:]
+    half_gap = ((xx * xx + yy * yy + zz * zz) / 2 + xy * xy + xz * xz + yz * yz).sqrt()
+    return normalised.restore(half_gap).movedim(0, -1)
+
+
+def _solve(packed: Tensor) -> tuple[Tensor, Tensor]:
+    normalised = _normalise(packed)
+    v = _lone_vector(_adjugate_of_shifted(normalised))
+    u, w = _plane_across(*v)
+    xx, yy, zz, xy, xz, yz = normalised.components.unbind(0)
+    image = (
+        xx * u[0] + xy * u[1] + xz * u[2],
+        xy * u[0] + yy * u[1] + yz * u[2],
+        xz * u[0] + yz * u[1] + zz * u[2],
+    )
+    # B in the plane is −lone/2·I + [[along, across], [across, −along]]: a rotation by half their angle solves it.
+    along = u[0] * image[0] + u[1] * image[1] + u[2] * image[2] + normalised.lone / 2
+    across = w[0] * image[0] + w[1] * image[1] + w[2] * image[2]
+    angle = torch.atan2(across, along) / 2
+    cosine, sine = angle.cos(), angle.sin()
+    middle = [normalised.sign * (cosine * a + sine * b) for a, b in zip(u, w, strict=True)]
+    lowest = [cosine * b - sine * a for a, b in zip(u, w, strict=True)]
+    positive = normalised.sign > 0
+    first = [torch.where(positive, a, b) for a, b in zip(v, lowest, strict=True)]
+    last = [torch.where(positive, b, a) for a, b in zip(v, lowest, strict=True)]
+    vectors = torch.stack((*first, *middle, *last)).reshape(3, 3, *packed.shape[:-1])
+    values = normalised.restore(torch.hypot(along, across))
+    return values.movedim(0, -1), vectors.movedim((0, 1), (-1, -2))
+
+
+def _lone_vector(adjugate: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    """The longest column of c·v vᵀ, normalised: at least c/√3 long, and c ≥ 6."""
+    xx, yy, zz, xy, xz, yz = adjugate
+    use_x, use_y = (xx >= yy) & (xx >= zz), yy >= zz
+    x = torch.where(use_x, xx, torch.where(use_y, xy, xz))
+    y = torch.where(use_x, xy, torch.where(use_y, yy, yz))
+    z = torch.where(use_x, xz, torch.where(use_y, yz, zz))
+    length = (x * x + y * y + z * z).sqrt()
+    return x / length, y / length, z / length
+
+
+def _plane_across(x: Tensor, y: Tensor, z: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Two unit vectors that complete a unit vector to a right-handed frame (u, w, v), without a branch."""
+    sign = torch.copysign(torch.ones_like(z), z)
+    a = -1 / (sign + z)
+    b = x * y * a
+    return (1 + sign * x * x * a, sign * b, -sign * x), (b, sign + y * y * a, -y)
+
+
+def _pull_back(gradient: Tensor, vectors: Tensor) -> Tensor:
+    """Gradient of a function of the eigenvalues; a packed off-diagonal stands for two entries of the matrix."""
+    packed = compose(gradient, vectors)
+    return torch.cat((packed[..., :3], 2 * packed[..., 3:]), dim=-1)
+
+
+class _Eigenvalues(torch.autograd.Function):
+    @staticmethod
+    def forward(packed: Tensor) -> Tensor:
+        return _solve_values(packed)
+
+    @staticmethod
+    def setup_context(ctx: FunctionCtx, inputs: tuple[Tensor], output: Tensor) -> None:  # noqa: ARG004
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> Tensor:
+        (packed,) = ctx.saved_tensors  # type: ignore[attr-defined]  # set by save_for_backward
+        return _pull_back(gradient, _solve(packed)[1])
+
+
+class _Eigen(torch.autograd.Function):
+    @staticmethod
+    def forward(packed: Tensor) -> tuple[Tensor, Tensor]:
+        return _solve(packed)
+
+    @staticmethod
+    def setup_context(ctx: FunctionCtx, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:  # noqa: ARG004
+        ctx.save_for_backward(output[1])
+        ctx.mark_non_differentiable(output[1])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, gradient: Tensor, _: Tensor) -> Tensor:
+        (vectors,) = ctx.saved_tensors  # type: ignore[attr-defined]  # set by save_for_backward
+        return _pull_back(gradient, vectors)
