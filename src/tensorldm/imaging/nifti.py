@@ -56,7 +56,7 @@ def read_volume(path: Path, *, volumes: Sequence[int] | None = None) -> Volume:
         # A float64 file may hold what float32 cannot: it becomes infinite, which check_finite tells.
         with np.errstate(over="ignore", invalid="ignore"):
             if volumes is None:
-                data = np.asarray(proxy.get_scaled(np.float32), dtype=np.float32).reshape(shape)
+                data = np.asarray(proxy, dtype=np.float32).reshape(shape)
             else:
                 data = _chosen(proxy, shape, volumes)
     return Volume(data, space)
@@ -80,9 +80,9 @@ def read_mask(path: Path) -> tuple[MaskImage, Space]:
     return volume.data > 0.5, volume.space
 
 
-def check_finite(volume: Volume, path: Path) -> None:
-    """Refuse NaN and infinity, naming the volume that holds them."""
-    for index, image in _images(volume):
+def check_finite(volume: Volume, path: Path, *, volumes: Sequence[int] | None = None) -> None:
+    """Refuse NaN and infinity, naming the volume by its number in the file: ``volumes`` where only some were read."""
+    for index, image in _images(volume, volumes):
         if not np.isfinite(image).all():
             raise DataError(
                 f"{path}: {int((~np.isfinite(image)).sum())} voxels of volume {index} are NaN or infinite. "
@@ -90,17 +90,17 @@ def check_finite(volume: Volume, path: Path) -> None:
             )
 
 
-def check_not_empty(volume: Volume, path: Path) -> None:
-    """Refuse a volume that is zero everywhere, naming it."""
-    for index, image in _images(volume):
+def check_not_empty(volume: Volume, path: Path, *, volumes: Sequence[int] | None = None) -> None:
+    """Refuse a volume that is zero everywhere, named in the same way."""
+    for index, image in _images(volume, volumes):
         if not image.any():
             raise DataError(f"{path}: volume {index} is zero everywhere. Leave it out, or export the series again.")
 
 
-def _images(volume: Volume) -> Iterator[tuple[int, Float[ndarray, "x y z"]]]:
+def _images(volume: Volume, volumes: Sequence[int] | None) -> Iterator[tuple[int, Float[ndarray, "x y z"]]]:
     series = volume.data.reshape(*volume.space.shape, -1)
-    for index in range(series.shape[-1]):
-        yield index, series[..., index]
+    for index, number in enumerate(range(series.shape[-1]) if volumes is None else volumes):
+        yield number, series[..., index]
 
 
 def write_volume(path: Path, volume: Volume, *, dtype: DTypeLike = np.float32, intent: Intent = NO_INTENT) -> None:
