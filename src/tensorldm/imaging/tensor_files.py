@@ -56,7 +56,7 @@ def write_tensor(
     intent = SYMMETRIC_MATRIX if kind.five_dimensional else NO_INTENT
     array = encode_tensor(packed, space, convention).astype(np.float32)
     # Sidecar first: a tensor file without its convention is the one state that must not occur.
-    write_json(sidecar_path(path), {**convention_notes(kind), **(notes or {})})
+    write_json(sidecar_path(path), {**(notes or {}), **convention_notes(kind)})
     write_volume(path, Volume(array, space), intent=intent)
 
 
