@@ -55,7 +55,8 @@ def ssim(
     c1, c2 = SSIM_K1**2, SSIM_K2**2  # the range is 1 after scaling
     luminance = (2 * mean_a * mean_b + c1) / (mean_a**2 + mean_b**2 + c1)
     structure = (2 * covariance + c2) / (variance_a + variance_b + c2)
-    return (luminance * structure)[inside].mean()
+    similarity: Tensor = luminance * structure
+    return similarity[inside].mean()
 
 
 def _bounding_box(mask: Bool[Tensor, "x y z"]) -> tuple[slice, slice, slice]:

@@ -1,0 +1,1 @@
+"""Methods that make a tensor from a scan, all behind one contract."""
