@@ -1,0 +1,52 @@
+"""Which subject and which place come next: pure functions of a seed and a position, so that resuming is exact.
+
+A position counts items from the start of training and never ends. Each pass over the subjects is its own
+shuffle; nothing is remembered between calls, so the batch size and the number of processes change nothing.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+from jaxtyping import Bool
+from numpy import ndarray
+
+from tensorldm.rng import numpy_generator
+
+
+def subject_at(position: int, count: int, *, seed: int) -> int:
+    """Index of the subject at a position: every subject once per pass, in an order of that pass alone."""
+    assert position >= 0, "positions count from 0"
+    assert count > 0, "a split has subjects"
+    turn, place = divmod(position, count)
+    return int(_order(seed, turn, count)[place])
+
+
+@lru_cache(maxsize=4)
+def _order(seed: int, turn: int, count: int) -> ndarray:
+    order = numpy_generator(seed, "subjects", turn).permutation(count)
+    order.flags.writeable = False
+    return order
+
+
+def brain_corner(
+    mask: Bool[ndarray, "x y z"], size: tuple[int, int, int], *, seed: int, position: int
+) -> tuple[int, int, int]:
+    """Lowest corner of a patch whose centre is drawn evenly from the mask, moved inside the volume where it fits.
+
+    Drawing the centre, not the corner, weights patches by brain: half of a head's box is background.
+    A volume smaller than the patch gives a negative corner, so that the volume lies in the patch's middle.
+    """
+    inside = np.flatnonzero(mask)
+    assert inside.size, "a prepared subject has a brain"
+    drawn = numpy_generator(seed, "patch", position).integers(inside.size)
+    centre = np.unravel_index(inside[drawn], mask.shape)
+    return tuple(
+        _fit(int(middle) - length // 2, length, extent)
+        for middle, length, extent in zip(centre, size, mask.shape, strict=True)
+    )  # type: ignore[return-value]  # three axes in, three axes out
+
+
+def _fit(corner: int, length: int, extent: int) -> int:
+    if extent < length:
+        return -((length - extent) // 2)
+    return min(max(corner, 0), extent - length)
