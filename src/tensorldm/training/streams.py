@@ -1,0 +1,149 @@
+"""Streams of samples: pure functions of (seed, position) that are boxed, cut into patches, kept and read ahead.
+
+A position counts samples from the start of a stage over all processes, so neither the batch size, nor the number of
+processes, nor a restart changes what a sample is.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, fields
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from tensorldm.batch import Batch
+from tensorldm.data.dataset import Box, collate
+from tensorldm.data.sampler import brain_corner
+
+GIB = 2**30
+
+
+@runtime_checkable
+class Stream(Protocol):
+    """What gives samples."""
+
+    def batch(self, *, seed: int, position: int, size: int) -> Batch:
+        """``size`` samples from ``position`` on."""
+        ...
+
+
+@dataclass(frozen=True)
+class Boxed:
+    """Volumes padded and cropped to one box, each about its own brain."""
+
+    stream: Stream
+    box: Box
+
+    def batch(self, *, seed: int, position: int, size: int) -> Batch:
+        """``size`` volumes from ``position`` on."""
+        return collate(split(self.stream.batch(seed=seed, position=position, size=size)), box=self.box)
+
+
+@dataclass
+class Patches:
+    """Brain-weighted patches, several from each volume of a stream: making a virtual head is the dear part."""
+
+    stream: Stream
+    box: Box
+    per_subject: int
+    _last: tuple[tuple[int, int], Batch] | None = None
+
+    def batch(self, *, seed: int, position: int, size: int) -> Batch:
+        """``size`` patches from ``position`` on; neighbours come from the same head."""
+        places = range(position, position + size)
+        heads = (self._head(seed, place // self.per_subject) for place in places)
+        cut = [_cut(head, self.box, seed=seed, position=place) for head, place in zip(heads, places, strict=True)]
+        return collate(cut, box=self.box)
+
+    def _head(self, seed: int, subject: int) -> Batch:
+        if self._last is None or self._last[0] != (seed, subject):
+            self._last = (seed, subject), self.stream.batch(seed=seed, position=subject, size=1)
+        return self._last[1]
+
+
+@dataclass
+class Kept:
+    """The first ``count`` subjects of a stream over and over, as many of them in memory as fit."""
+
+    stream: Stream
+    count: int
+    gib: float
+    _kept: "OrderedDict[tuple[int, int], Batch]" = field(default_factory=OrderedDict)
+    _bytes: int = 0
+
+    def batch(self, *, seed: int, position: int, size: int) -> Batch:
+        """``size`` subjects from ``position`` on."""
+        items = [self._subject(seed, place % self.count) for place in range(position, position + size)]
+        return items[0] if size == 1 else join(items)
+
+    def _subject(self, seed: int, position: int) -> Batch:
+        key = (seed, position)
+        if key in self._kept:
+            return self._kept[key]
+        subject = self.stream.batch(seed=seed, position=position, size=1)
+        self._kept[key] = subject
+        self._bytes += num_bytes(subject)
+        # The oldest goes: with more subjects than fit each pass makes them anew, which is slow but right.
+        while self._bytes > self.gib * GIB and self._kept:
+            self._bytes -= num_bytes(self._kept.popitem(last=False)[1])
+        return subject
+
+
+class Ahead:
+    """Reads the batch that will be asked for next while the device computes; for streams that read files."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-ahead")
+        self._next: tuple[tuple[int, int, int], Future[Batch]] | None = None
+        self._last: tuple[int, int] | None = None
+
+    def batch(self, *, seed: int, position: int, size: int) -> Batch:
+        """``size`` samples from ``position`` on; the stride between two calls is taken to repeat."""
+        key = (seed, position, size)
+        ready = self._next[1].result() if self._next and self._next[0] == key else self._read(*key)
+        stride = position - self._last[1] if self._last and self._last[0] == seed else size
+        self._last = (seed, position)
+        if stride > 0:
+            upcoming = (seed, position + stride, size)
+            self._next = (upcoming, self._thread.submit(self._read, *upcoming))
+        return ready
+
+    def _read(self, seed: int, position: int, size: int) -> Batch:
+        return self.stream.batch(seed=seed, position=position, size=size)
+
+
+def split(batch: Batch) -> list[Batch]:
+    """Each sample as a batch of one."""
+    count = len(batch.subjects)
+    tensors = {f.name: getattr(batch, f.name).split(1) for f in fields(Batch) if f.name != "subjects"}
+    return [
+        Batch(**{name: parts[i] for name, parts in tensors.items()}, subjects=(batch.subjects[i],))
+        for i in range(count)
+    ]
+
+
+def join(items: Sequence[Batch]) -> Batch:
+    """Batches of one grid as one."""
+    tensors = {
+        f.name: torch.cat([getattr(item, f.name) for item in items]) for f in fields(Batch) if f.name != "subjects"
+    }
+    return Batch(**tensors, subjects=tuple(name for item in items for name in item.subjects))
+
+
+def num_bytes(batch: Batch) -> int:
+    """Memory that a batch takes."""
+    values = (getattr(batch, f.name) for f in fields(Batch))
+    return sum(value.numel() * value.element_size() for value in values if isinstance(value, Tensor))
+
+
+def _cut(head: Batch, box: Box, *, seed: int, position: int) -> Batch:
+    corner = brain_corner(head.mask[0].cpu().numpy(), box, seed=seed, position=position)
+    low = [max(start, 0) for start in corner]
+    high = [start + length for start, length in zip(corner, box, strict=True)]
+    place = (..., *(slice(a, b) for a, b in zip(low, high, strict=True)))
+    values = {f.name: getattr(head, f.name) for f in fields(Batch)}
+    volumes = {name: values[name][place] for name in ("dwi", "components", "clean", "mask")}
+    return Batch(**{**values, **volumes})

@@ -1,0 +1,141 @@
+from contextlib import nullcontext
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from tensorldm.config.training import AverageConfig, StageConfig
+from tensorldm.errors import TensorldmError
+from tensorldm.training.ema import Average
+from tensorldm.training.loop import Player, Progress, Stage, samples, train
+
+
+class _OneProcess:
+    """What the loop needs of Fabric, without Fabric; ``rank`` and ``world_size`` only choose samples."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, rank: int = 0, world_size: int = 1) -> None:
+        self.global_rank, self.world_size = rank, world_size
+
+    def backward(self, tensor):
+        tensor.backward()
+
+    def no_backward_sync(self, module, enabled):
+        return nullcontext()
+
+    def clip_gradients(self, module, optimizer, *, max_norm, error_if_nonfinite):
+        return torch.nn.utils.clip_grad_norm_(module.parameters(), max_norm)
+
+    def all_reduce(self, data, *, reduce_op):
+        return data
+
+
+class _MeanDiffusivity(nn.Module):
+    """Learns the mean diffusivity of the heads; its best answer is known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.guess = nn.Parameter(torch.zeros(()))
+        self.seen: list[int] = []
+
+    def forward(self, batch, positions):
+        self.seen += positions.tolist()
+        truth = torch.stack([c[:3].mean(0)[m].mean() for c, m in zip(batch.components, batch.mask, strict=True)])
+        return (1e3 * truth - self.guess).square().mean(), {"guess": self.guess.detach()}
+
+
+def _stage(heads, *, objective: nn.Module | None = None, **settings) -> Stage:
+    objective = objective or _MeanDiffusivity()
+    config = StageConfig(**{"steps": 60, "box": (8, 8, 8), "learning_rate": 0.05, **settings})
+    optimizer = torch.optim.Adam(objective.parameters(), lr=config.learning_rate)
+    player = Player("model", objective, dict(objective.named_parameters()), optimizer)
+    return Stage(1, config, objective, [player], Average(objective, AverageConfig()), heads, seed=0)
+
+
+def _nothing(step: int, numbers: dict[str, float]) -> None:
+    return None
+
+
+def test_the_loop_learns_a_number_whose_value_is_known(heads):
+    stage = _stage(heads, batch_size=4)
+    train(_OneProcess(), stage, Progress(), after_step=_nothing)
+    assert float(stage.model.guess.detach()) == pytest.approx(0.8, abs=0.05)
+
+
+def test_accumulating_gives_the_same_weights_as_one_large_batch(heads):
+    large, parts = _stage(heads, steps=5, batch_size=4), _stage(heads, steps=5, batch_size=2, accumulate=2)
+    for stage in (large, parts):
+        train(_OneProcess(), stage, Progress(), after_step=_nothing)
+    assert sorted(large.model.seen) == sorted(parts.model.seen) == list(range(20))
+    assert torch.allclose(large.model.guess, parts.model.guess, atol=1e-6)
+
+
+def test_processes_share_the_positions_out_without_gap_or_overlap(heads):
+    stage = _stage(heads, batch_size=2, accumulate=3)
+    seen = [
+        int(position)
+        for step in range(2)
+        for micro in range(3)
+        for rank in range(2)
+        for position in samples(_OneProcess(rank, 2), stage, step, micro=micro)[1]
+    ]
+    assert seen == list(range(24))
+
+
+def test_a_loss_that_is_no_number_is_refused_before_the_weights_move(heads):
+    class Broken(_MeanDiffusivity):
+        def forward(self, batch, positions):
+            loss, logs = super().forward(batch, positions)
+            return loss * (float("nan") if 3 in positions.tolist() else 1.0), logs
+
+    stage = _stage(heads, objective=Broken())
+    progress = Progress()
+    before: list[float] = []
+    with pytest.raises(TensorldmError, match=r"Stage 1, step 3: loss.*not finite.*learning_rate"):
+        train(_OneProcess(), stage, progress, after_step=lambda *_: before.append(float(stage.model.guess.detach())))
+    assert progress.step == 3
+    assert float(stage.model.guess.detach()) == before[-1]
+
+
+def test_stopping_after_a_step_and_going_on_gives_the_same_weights(heads):
+    class EnoughError(Exception):
+        pass
+
+    def until_four(step: int, numbers: dict[str, float]) -> None:
+        if step == 4:
+            raise EnoughError
+
+    unbroken, broken = _stage(heads, steps=8), _stage(heads, steps=8)
+    train(_OneProcess(), unbroken, Progress(), after_step=_nothing)
+    progress = Progress()
+    with pytest.raises(EnoughError):
+        train(_OneProcess(), broken, progress, after_step=until_four)
+    train(_OneProcess(), broken, progress, after_step=_nothing)
+    assert torch.equal(unbroken.model.guess, broken.model.guess)
+
+
+def test_with_two_players_each_moves_its_own_parameters_alone(heads):
+    class Pair(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.maker, self.judge = nn.Parameter(torch.tensor(1.0)), nn.Parameter(torch.tensor(1.0))
+
+    class Side(nn.Module):
+        def __init__(self, pair: Pair, sign: float) -> None:
+            super().__init__()
+            self.pair, self.sign = pair, sign
+
+        def forward(self, batch, positions):
+            return self.sign * self.pair.maker * self.pair.judge, {}
+
+    pair = Pair()
+    players = []
+    for name, sign in (("maker", 1.0), ("judge", -1.0)):
+        parameter = getattr(pair, name)
+        players.append(Player(name, Side(pair, sign), {name: parameter}, torch.optim.SGD([parameter], lr=0.1)))
+    stage = replace(_stage(heads, steps=1), model=pair, players=players, average=Average(pair, AverageConfig()))
+    train(_OneProcess(), stage, Progress(), after_step=_nothing)
+    assert float(pair.maker.detach()) == pytest.approx(1.0 - 0.1 * 1.0)
+    assert float(pair.judge.detach()) == pytest.approx(1.0 + 0.1 * 0.9)

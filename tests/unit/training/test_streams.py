@@ -1,0 +1,102 @@
+from dataclasses import fields
+
+import pytest
+import torch
+
+from tensorldm.batch import Batch
+from tensorldm.training.streams import Ahead, Boxed, Kept, Patches, join, num_bytes, split
+
+
+def _same(a: Batch, b: Batch) -> bool:
+    values = [(getattr(a, f.name), getattr(b, f.name)) for f in fields(Batch)]
+    return all(torch.equal(x, y) if isinstance(x, torch.Tensor) else x == y for x, y in values)
+
+
+class _Counting:
+    def __init__(self, stream) -> None:
+        self.stream, self.made = stream, []
+
+    def batch(self, *, seed, position, size):
+        self.made += range(position, position + size)
+        return self.stream.batch(seed=seed, position=position, size=size)
+
+
+STREAMS = {
+    "boxed": lambda heads: Boxed(heads, (6, 10, 8)),
+    "patches": lambda heads: Patches(heads, (4, 4, 4), per_subject=3),
+    "kept": lambda heads: Kept(heads, count=3, gib=1.0),
+    "read ahead": Ahead,
+}
+
+
+@pytest.mark.parametrize("make", STREAMS.values(), ids=STREAMS)
+def test_a_sample_depends_on_its_position_and_not_on_how_it_was_asked_for(make, heads):
+    together = make(heads).batch(seed=1, position=4, size=3)
+    stream = make(heads)
+    one_by_one = join([stream.batch(seed=1, position=position, size=1) for position in (4, 5, 6)])
+    assert _same(together, one_by_one)
+    backwards = [make(heads).batch(seed=1, position=position, size=1) for position in (6, 5, 4)]
+    assert _same(together, join(backwards[::-1]))
+
+
+def test_splitting_and_joining_is_the_identity(heads):
+    batch = heads.batch(seed=0, position=0, size=3)
+    assert _same(join(split(batch)), batch)
+
+
+def test_a_box_keeps_every_brain_voxel_it_can_hold(heads):
+    whole = heads.batch(seed=0, position=0, size=1)
+    boxed = Boxed(heads, (12, 12, 12)).batch(seed=0, position=0, size=1)
+    assert boxed.mask.shape == (1, 12, 12, 12)
+    assert boxed.mask.sum() == whole.mask.sum()
+    assert torch.allclose(boxed.components.sum(), whole.components.sum())
+
+
+def test_patches_of_one_head_make_that_head_once_and_touch_the_brain(heads):
+    counting = _Counting(heads)
+    stream = Patches(counting, (4, 4, 4), per_subject=4)
+    patches = [stream.batch(seed=0, position=position, size=2) for position in range(0, 8, 2)]
+    assert counting.made == [0, 1]
+    assert all(bool(patch.mask.flatten(1).any(dim=1).all()) for patch in patches)
+    assert not _same(patches[0], patches[1])
+
+
+def test_a_patch_is_cut_from_its_head_with_signal_tensor_and_mask_at_the_same_place(heads):
+    head = heads.batch(seed=0, position=0, size=1)
+    patch = Patches(heads, (4, 4, 4), per_subject=1).batch(seed=0, position=0, size=1)
+    found = [
+        (x, y, z)
+        for x in range(5)
+        for y in range(5)
+        for z in range(5)
+        if torch.equal(head.components[..., x : x + 4, y : y + 4, z : z + 4], patch.components)
+    ]
+    assert len(found) == 1
+    x, y, z = found[0]
+    assert torch.equal(head.dwi[..., x : x + 4, y : y + 4, z : z + 4], patch.dwi)
+    assert torch.equal(head.mask[..., x : x + 4, y : y + 4, z : z + 4], patch.mask)
+
+
+def test_kept_subjects_come_round_again_without_being_made_again(heads):
+    counting = _Counting(heads)
+    stream = Kept(counting, count=2, gib=1.0)
+    batch = stream.batch(seed=0, position=0, size=6)
+    assert batch.subjects == ("tiny0", "tiny1") * 3
+    assert counting.made == [0, 1]
+
+
+def test_memory_for_kept_subjects_is_bounded(heads):
+    one = num_bytes(heads.batch(seed=0, position=0, size=1))
+    stream = Kept(heads, count=10, gib=2.5 * one / 2**30)
+    stream.batch(seed=0, position=0, size=10)
+    assert len(stream._kept) == 2
+
+
+def test_reading_ahead_reads_each_batch_once(heads):
+    counting = _Counting(heads)
+    stream = Ahead(counting)
+    for position in range(0, 12, 4):  # one of two processes: takes two, leaves two
+        stream.batch(seed=0, position=position, size=2)
+    stream._thread.shutdown()
+    assert sorted(counting.made) == sorted({*counting.made})
+    assert {0, 1, 4, 5, 8, 9} <= {*counting.made}
