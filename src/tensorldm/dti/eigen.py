@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
+from tensorldm.dti.packing import widen
 from tensorldm.shapes import Eigenvalues, Packed, Tensors
 
 
@@ -23,7 +24,7 @@ def eigenvalues(packed: Packed) -> Eigenvalues:
     The gradient, v vᵀ per eigenvalue, is finite everywhere. At equal eigenvalues it is right for any function that is
     symmetric in them (trace, norm, FA).
     """
-    values: Tensor = _Eigenvalues.apply(packed)  # type: ignore[no-untyped-call]  # torch does not annotate apply
+    values: Tensor = _Eigenvalues.apply(widen(packed))  # type: ignore[no-untyped-call]  # torch does not annotate apply
     return values
 
 
@@ -33,7 +34,7 @@ def eigen(packed: Packed) -> tuple[Eigenvalues, Tensors]:
     The sign of an eigenvector carries no meaning. The values have a gradient; the vectors have none, because theirs is
     infinite at equal eigenvalues (use ``logarithm`` for smooth functions of a tensor).
     """
-    values, vectors = _Eigen.apply(packed)  # type: ignore[no-untyped-call]  # torch does not annotate apply
+    values, vectors = _Eigen.apply(widen(packed))  # type: ignore[no-untyped-call]  # torch does not annotate apply
     return values, vectors
 
 

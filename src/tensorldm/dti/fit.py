@@ -77,7 +77,7 @@ def fit_ols_nonlinear_gradients(
 ) -> tuple[Packed, Scalars]:
     """OLS where the gradients deviate from voxel to voxel."""
     packed, s0 = fit_ols(signal, bvals, directions, min_signal=min_signal)
-    return _undo_deviation(packed, grad_dev), s0
+    return undo_deviation(packed, grad_dev), s0
 
 
 def fit_wls_nonlinear_gradients(
@@ -90,7 +90,12 @@ def fit_wls_nonlinear_gradients(
 ) -> tuple[Packed, Scalars]:
     """WLS where the gradients deviate from voxel to voxel."""
     packed, s0 = fit_wls(signal, bvals, directions, min_signal=min_signal)
-    return _undo_deviation(packed, grad_dev), s0
+    return undo_deviation(packed, grad_dev), s0
+
+
+def undo_deviation(packed: Packed, grad_dev: GradientDeviations) -> Packed:
+    """The tensor, from one that was fitted as if every voxel had seen the nominal gradients."""
+    return congruence(packed, _inverse(deviation_matrices(grad_dev.to(packed))).mT)
 
 
 def deviation_matrices(grad_dev: GradientDeviations) -> Float[Tensor, "*voxels 3 3"]:
@@ -147,10 +152,6 @@ def _solve_positive(matrices: Tensor, right: Tensor) -> Tensor:
         known = sum((a * x for a, x in zip(row[:-1], solution, strict=True)), start=torch.zeros_like(row[-1]))
         solution.insert(0, row[-1] - known)
     return torch.stack(solution)
-
-
-def _undo_deviation(packed: Tensor, grad_dev: Tensor) -> Tensor:
-    return congruence(packed, _inverse(deviation_matrices(grad_dev.to(packed))).mT)
 
 
 def _inverse(matrices: Tensor) -> Tensor:

@@ -52,6 +52,11 @@ def frobenius(packed: Packed) -> Scalars:
     return norm
 
 
+def widen(packed: Packed) -> Packed:
+    """float16 and bfloat16 become float32, as under autocast: three digits are not enough for eigenvalues."""
+    return packed.float() if packed.dtype in (torch.float16, torch.bfloat16) else packed
+
+
 def components(packed: Packed) -> tuple[Tensor, ...]:
     """The six components, each contiguous over the voxels; free of charge where they already are."""
     return packed.movedim(-1, 0).contiguous().unbind(0)

@@ -15,7 +15,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 
 from tensorldm.components import COLUMNS, ROWS
 from tensorldm.dti.eigen import compose, eigen
-from tensorldm.dti.packing import congruence
+from tensorldm.dti.packing import congruence, widen
 from tensorldm.shapes import Packed
 
 
@@ -29,6 +29,7 @@ class SpectralFunction:
 
 def apply_to_eigenvalues(function: SpectralFunction, packed: Packed) -> Packed:
     """f(D) for every voxel."""
+    packed = widen(packed)
     if not (packed.requires_grad and torch.is_grad_enabled()):
         values, vectors = eigen(packed)
         return compose(function.value(values), vectors)

@@ -1,0 +1,121 @@
+"""Tensors from a b=0 and a few directions without learning: ADE and the minimum-norm tensor.
+
+All start from the apparent diffusion coefficient along each direction, ADC = −ln(S/S0)/b = gᵀDg. Where there are
+several b=0 volumes S0 is their geometric mean, the least-squares choice for logarithms [choice: b0-of-adc].
+Three directions leave three of the six components unmeasured; each method fills them by a rule of its own.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from tensorldm.dti.fit import MIN_SIGNAL, Signals, log_signal
+from tensorldm.dti.logarithm import project_spd
+from tensorldm.dti.signal import B0_MAX_S_PER_MM2, design_matrix
+from tensorldm.errors import DataError
+from tensorldm.shapes import BVals, Directions, Packed
+
+SMALLEST_CONTRAST = 0.05
+"""[choice: minimum-norm-ridge] How much an ADC must change, root mean square over the directions, with one unit of a
+pattern of anisotropy for the pattern to count as measured. Perpendicular directions give 0.58, uniformly spread ones
+0.37; below 0.05 noise would be amplified more than twentyfold, and a ridge damps the pattern instead."""
+_AXES_RANK_TOLERANCE = 1e-3
+
+
+class _Adc(NamedTuple):
+    values: Tensor
+    directions: Tensor
+    """float64 on the CPU: the rules below are tiny matrices, the same for all voxels."""
+
+
+def ade(signal: Signals, bvals: BVals, directions: Directions, *, min_signal: float = MIN_SIGNAL) -> Packed:
+    """Analytic diagonal estimation for the directions as they are.
+
+    The diagonal solves gᵀ diag(d) g = ADC by least squares, off-diagonals are 0, and the result is projected to
+    positive definite tensors.
+    """
+    adc = _apparent_diffusion(signal, bvals, directions, min_signal)
+    squares = adc.directions**2
+    rank = int(torch.linalg.matrix_rank(squares, rtol=_AXES_RANK_TOLERANCE))
+    if rank < 3:
+        raise DataError(
+            f"{len(squares)} weighted directions measure {rank} of the three diagonal components. "
+            "Give three directions near the x, y and z axes."
+        )
+    return _diagonal(_apply_rule(torch.linalg.pinv(squares), adc.values))
+
+
+def ade_literal(signal: Signals, bvals: BVals, directions: Directions, *, min_signal: float = MIN_SIGNAL) -> Packed:
+    """Analytic diagonal estimation as the paper words it: the nearest gradient is taken for the axis itself.
+
+    Every direction serves one axis at most, and a direction and its negative count as the same. The result is
+    projected to positive definite tensors.
+    """
+    adc = _apparent_diffusion(signal, bvals, directions, min_signal)
+    if len(adc.directions) < 3:
+        raise DataError(f"{len(adc.directions)} weighted directions for three axes. Give one near each of x, y and z.")
+    angles = torch.acos(adc.directions.abs().clamp(max=1))
+    nearest = linear_sum_assignment(angles.mT.numpy())[1]
+    return _diagonal(adc.values[..., nearest.tolist()])
+
+
+def minimum_norm(signal: Signals, bvals: BVals, directions: Directions, *, min_signal: float = MIN_SIGNAL) -> Packed:
+    """The least anisotropic tensor that explains the measurements.
+
+    D = m·I + A with A traceless: m is free, ‖A‖_F is the least possible with gᵀDg = ADC, or with the least squared
+    misfit where there are more directions than unknowns. Equal ADCs give an isotropic tensor whatever the
+    directions; on the axes it is ADE; six good directions give the tensor itself. Patterns of anisotropy that the
+    directions hardly see (``SMALLEST_CONTRAST``) are damped by a ridge that lifts their contrast to that value.
+    Negative eigenvalues are kept.
+    """
+    adc = _apparent_diffusion(signal, bvals, directions, min_signal)
+    return _apply_rule(_minimum_norm_rule(adc.directions), adc.values)
+
+
+def _minimum_norm_rule(directions: Tensor) -> Float[Tensor, "6 n"]:
+    """The matrix that takes ADCs to the packed tensor."""
+    n = len(directions)
+    quadratic = -design_matrix(torch.ones(n, dtype=directions.dtype), directions)[:, :6]
+    basis = _traceless_basis().to(directions)
+    contrast = quadratic @ basis
+    # The free mean takes what is common to all ADCs; anisotropy has to explain their differences.
+    centre = torch.eye(n, dtype=directions.dtype) - 1 / n
+    left, sizes, right = torch.linalg.svd(centre @ contrast, full_matrices=False)
+    least = SMALLEST_CONTRAST * n**0.5
+    anisotropy = right.mT @ ((sizes / sizes.clamp(min=least) ** 2)[:, None] * left.mT) @ centre
+    mean = (torch.eye(n, dtype=directions.dtype) - contrast @ anisotropy).mean(dim=0)
+    identity = directions.new_tensor([1, 1, 1, 0, 0, 0])
+    return torch.outer(identity, mean).add(basis @ anisotropy)
+
+
+def _traceless_basis() -> Float[Tensor, "6 5"]:
+    """Five traceless patterns in packed form, orthonormal in the Frobenius norm."""
+    basis = torch.zeros(6, 5, dtype=torch.float64)
+    basis[:3, 0] = torch.tensor([1, -1, 0]) / 2**0.5
+    basis[:3, 1] = torch.tensor([1, 1, -2]) / 6**0.5
+    basis[3:, 2:] = torch.eye(3) / 2**0.5
+    return basis
+
+
+def _apparent_diffusion(signal: Tensor, bvals: Tensor, directions: Tensor, min_signal: float) -> _Adc:
+    weighted = bvals.cpu() > B0_MAX_S_PER_MM2
+    if weighted.all() or not weighted.any():
+        found = "no b=0 volume" if weighted.all() else "no weighted volume"
+        raise DataError(f"{found} among {len(bvals)}: an ADC needs both. Give b=0 and diffusion-weighted volumes.")
+    logs = log_signal(signal, min_signal=min_signal)
+    chosen = weighted.to(signal.device)
+    attenuation = logs[..., ~chosen].mean(dim=-1, keepdim=True) - logs[..., chosen]
+    unit = torch.nn.functional.normalize(directions.double().cpu()[weighted], dim=-1)
+    return _Adc(attenuation / bvals.to(signal)[chosen], unit)
+
+
+def _apply_rule(rule: Tensor, adc: Tensor) -> Tensor:
+    with torch.autocast(adc.device.type, enabled=False):  # bfloat16 would cost three digits
+        return torch.matmul(adc, rule.mT.to(adc))
+
+
+def _diagonal(values: Tensor) -> Tensor:
+    return project_spd(torch.cat((values, torch.zeros_like(values)), dim=-1))
