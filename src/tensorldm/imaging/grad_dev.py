@@ -26,7 +26,7 @@ def read_grad_dev(path: Path, space: Space) -> Volume:
         )
     if not volume.space.same_grid(space):
         raise DataError(
-            f"{path}: its grid {volume.space.shape} is not that of the series {space.shape}. Give the series' own field."
+            f"{path}: its grid {volume.space.shape} is not the series' {space.shape}. Give the series' own field."
         )
     check_finite(volume, path)
     return volume.with_data(turned_deviations(volume.data, between("fsl", "image", space=space)))

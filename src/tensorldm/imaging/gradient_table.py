@@ -42,8 +42,6 @@ class GradientTable:
         norms = np.linalg.norm(directions, axis=1)
         if (np.abs(norms - 1) > 1e-6)[bvals > B0_THRESHOLD].any():
             raise ValueError("directions of weighted volumes are unit vectors")
-        for array in (bvals, directions):
-            array.setflags(write=False)
         object.__setattr__(self, "bvals", bvals)
         object.__setattr__(self, "directions", directions)
 

@@ -74,14 +74,15 @@ class Resampling:
         weight = apply_weights(mask.astype(packed.dtype), self._back)
         mean = apply_weights(logarithms, self._back) / np.maximum(weight, LEAST_WEIGHT)[..., None]
         reached = weight > LEAST_WEIGHT
-        result = np.zeros_like(mean)
+        result = np.zeros(mean.shape, dtype=mean.dtype)
         inside = reached & within
         result[inside] = exp(torch.from_numpy(mean[inside])).numpy()
-        if reached.any() and (within & ~reached).any():
+        if inside.any() and not reached[within].all():
             nearest = distance_transform_edt(
                 ~inside, sampling=self.source.voxel_size, return_distances=False, return_indices=True
             )
-            result = np.where((within & ~reached)[..., None], result[tuple(nearest)], result)
+            rim = within & ~reached
+            result[rim] = result[tuple(axis[rim] for axis in nearest)]
         return result
 
     @property

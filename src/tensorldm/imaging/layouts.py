@@ -1,0 +1,136 @@
+"""What a folder of scans holds: an HCP Young Adult tree, a BIDS dataset, or files given one by one.
+
+Only names are read here: a file that is missing or broken is told when its scan is read, so that one bad subject does
+not keep the others from being prepared. Each scan knows whose head it is, so that splits can keep a person together.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tensorldm.errors import DataError
+from tensorldm.imaging.gradients import FslFiles, find_gradients, find_json
+from tensorldm.imaging.header import SUFFIXES, stem
+
+HCP_FOLDER = Path("T1w") / "Diffusion"
+
+
+@dataclass(frozen=True)
+class ScanFiles:
+    """One diffusion series and the files that belong to it."""
+
+    name: str
+    """Unique in its folder, usable as a file name."""
+    person: str
+    dwi: Path
+    bval: Path | None
+    bvec: Path | None
+    """None where an MRtrix3 table stands beside the image instead: ``read_gradients`` finds it."""
+    mask: Path | None = None
+    grad_dev: Path | None = None
+    json: Path | None = None
+
+
+def find_scans(root: Path) -> list[ScanFiles]:
+    """The scans under a folder, by the layout that its names show; or the one scan that a file is."""
+    if root.is_file():
+        return list_files([root])
+    if not root.is_dir():
+        raise DataError(f"{root}: there is no such folder. Give an HCP tree, a BIDS dataset or a NIfTI file.")
+    for read in (read_hcp, read_bids):
+        scans = read(root)
+        if scans:
+            return scans
+    raise DataError(
+        f"{root}: neither an HCP tree (SUBJECT/{HCP_FOLDER.as_posix()}/data.nii.gz) nor a BIDS dataset "
+        "(sub-*/dwi/*_dwi.nii.gz). Give one of these, or the NIfTI files themselves."
+    )
+
+
+def read_hcp(root: Path) -> list[ScanFiles]:
+    """Subjects of an HCP Young Adult tree; ``root`` holds many or is one. None where there is no such tree."""
+    subjects = [root] if (root / HCP_FOLDER).is_dir() else sorted(p.parent.parent for p in root.glob(f"*/{HCP_FOLDER}"))
+    return [_hcp_scan(subject) for subject in subjects]
+
+
+def _hcp_scan(subject: Path) -> ScanFiles:
+    folder, name = subject / HCP_FOLDER, subject.resolve().name
+    return ScanFiles(
+        name=name,
+        person=name,
+        dwi=folder / "data.nii.gz",
+        bval=folder / "bvals",
+        bvec=folder / "bvecs",
+        mask=_if_there(folder / "nodif_brain_mask.nii.gz"),
+        grad_dev=_if_there(folder / "grad_dev.nii.gz"),
+    )
+
+
+def read_bids(root: Path) -> list[ScanFiles]:
+    """Diffusion series of a BIDS dataset's raw data; None where there is none.
+
+    Gradients and JSON may stand higher up and serve several series (inheritance principle): of the files whose
+    entities are all in the image's name, the nearest is taken, and on one level the one with most entities.
+    """
+    folders = (*root.glob("sub-*/dwi"), *root.glob("sub-*/ses-*/dwi"))
+    images = sorted(path for folder in folders for suffix in SUFFIXES for path in folder.glob(f"*_dwi{suffix}"))
+    return [_bids_scan(root, image) for image in images if _entities(stem(image)).get("part", "mag") == "mag"]
+
+
+def _bids_scan(root: Path, image: Path) -> ScanFiles:
+    name = stem(image)
+    return ScanFiles(
+        name=name.removesuffix("_dwi"),
+        person=_entities(name)["sub"],
+        dwi=image,
+        bval=_inherited(root, image, extension=".bval") or image.with_name(f"{name}.bval"),
+        bvec=_inherited(root, image, extension=".bvec") or image.with_name(f"{name}.bvec"),
+        json=_inherited(root, image, extension=".json"),
+    )
+
+
+def _inherited(root: Path, image: Path, *, extension: str) -> Path | None:
+    """The nearest file of this extension that applies to an image, from its own folder up to the dataset's root."""
+    wanted = _entities(stem(image)).items()
+    folder = image.parent
+    while True:
+        applicable = [
+            path
+            for path in folder.glob(f"*dwi{extension}")
+            if re.search(r"(^|_)dwi$", path.stem) and _entities(path.stem).items() <= wanted
+        ]
+        if applicable:
+            return max(applicable, key=lambda path: (len(_entities(path.stem)), path.name))
+        if folder == root:
+            return None
+        folder = folder.parent
+
+
+def _entities(name: str) -> dict[str, str]:
+    """``sub-01_dir-AP_dwi`` to ``{"sub": "01", "dir": "AP"}``."""
+    return dict(re.findall(r"([a-zA-Z]+)-([a-zA-Z0-9+]+)(?=_|$)", name))
+
+
+def list_files(images: Iterable[Path]) -> list[ScanFiles]:
+    """Scans given one by one, gradients beside each; equal file names are told apart by their folders."""
+    paths = [Path(image) for image in images]
+    names = [stem(path) for path in paths]
+    if len(set(names)) < len(names):
+        names = [f"{path.resolve().parent.name}_{name}" for path, name in zip(paths, names, strict=True)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(f"{twice[0]}: two scans would have this name. Rename the files or their folders.")
+    return [_listed(path, name) for path, name in zip(paths, names, strict=True)]
+
+
+def _listed(image: Path, name: str) -> ScanFiles:
+    if not image.is_file():
+        raise DataError(f"{image}: there is no such file. Check the path.")
+    files = find_gradients(image)
+    bval, bvec = files if isinstance(files, FslFiles) else (None, None)
+    return ScanFiles(name, _entities(name).get("sub", name), image, bval, bvec, json=find_json(image))
+
+
+def _if_there(path: Path) -> Path | None:
+    return path if path.is_file() else None
