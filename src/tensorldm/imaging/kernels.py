@@ -4,11 +4,15 @@ A grid whose axes stay is resampled axis by axis, so three small matrices are th
 easy to normalise over a mask, and as fast as matrix products. Beyond the ends the last voxel is repeated.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
 
 Weights = Float[ndarray, "new old"]
+Kernel = Callable[[Float[ndarray, " new"], int], Weights]
+"""From positions in old voxels, and the number of old voxels, to weights."""
 
 FWHM_PER_SIGMA = float(np.sqrt(8 * np.log(2)))
 
