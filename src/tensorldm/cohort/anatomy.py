@@ -5,7 +5,7 @@ Axes: k compartment, d tensor component (6), x y z space (RAS). Tensors are mm²
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -49,6 +49,7 @@ class Anatomy:
         return (self.tensors * self.fractions[:, None]).sum(dim=0)[None]
 
 
+@runtime_checkable
 class AnatomySource(Protocol):
     """A set of independent anatomies, each known by name."""
 

@@ -1,0 +1,83 @@
+"""Well-spread gradient directions: electrostatic repulsion on the half sphere.
+
+A direction and its negative measure the same, so every direction repels all others and their negatives. The minimum
+is found by gradient descent from a seeded start, then put into an order in which every beginning is well spread too,
+so that a scan that is stopped early is still of use.
+"""
+
+from functools import lru_cache
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from tensorldm.cohort.draws import rotation
+from tensorldm.rng import generator as named_generator
+
+REPULSION_STEPS = 600
+FIRST_STEP_RADIANS = 0.1
+STEP_DECAY = 0.99
+"""Per step; the last step moves by less than 0.02°."""
+
+
+@lru_cache(maxsize=128)
+def spread_directions(count: int, *, seed: int = 0) -> Float[Tensor, "n 3"]:
+    """``count`` unit vectors spread evenly over the half sphere, float64; the same for the same seed."""
+    generator = named_generator(seed, "directions", count)
+    vectors = normalize(torch.randn(count, 3, generator=generator, dtype=torch.float64), dim=1)
+    step = FIRST_STEP_RADIANS
+    for _ in range(REPULSION_STEPS):
+        force = _force(vectors)
+        tangent = force - (force * vectors).sum(dim=1, keepdim=True) * vectors
+        # The longest move is the step itself, so that no vector jumps over its neighbour.
+        longest = tangent.norm(dim=1).max().clamp(min=1e-12)
+        vectors = normalize(vectors + step * tangent / longest, dim=1)
+        step *= STEP_DECAY
+    return _nested_order(vectors)
+
+
+def axis_triad(tilt_degrees: float, *, azimuths: Float[Tensor, "3"]) -> Float[Tensor, "3 3"]:
+    """Three directions, each ``tilt_degrees`` off the x, y or z axis, leaning to the side that its azimuth gives."""
+    axes = torch.eye(3, dtype=torch.float64)
+    triad = []
+    for axis, azimuth in enumerate(azimuths.double()):
+        # Turning about a vector across the axis tilts by exactly the angle.
+        across = azimuth.cos() * axes[(axis + 1) % 3] + azimuth.sin() * axes[(axis + 2) % 3]
+        turn = rotation(across * torch.deg2rad(torch.tensor(tilt_degrees, dtype=torch.float64)))
+        triad.append(turn @ axes[axis])
+    return torch.stack(triad)
+
+
+def nearest_to_axes(directions: Float[Tensor, "n 3"]) -> tuple[int, int, int]:
+    """Indices of the directions nearest to x, y and z, antipodal, each used once: the smallest sum of angles."""
+    angles = torch.rad2deg(torch.arccos(directions.double().abs().clamp(max=1)))
+    # At most two candidates of an axis are taken by the others, so its three nearest hold the best choice.
+    candidates = [angles[:, axis].argsort(stable=True)[:3].tolist() for axis in range(3)]
+    choices = [(x, y, z) for x in candidates[0] for y in candidates[1] for z in candidates[2] if len({x, y, z}) == 3]
+    return min(choices, key=lambda chosen: sum(float(angles[index, axis]) for axis, index in enumerate(chosen)))
+
+
+def _force(vectors: Float[Tensor, "n 3"]) -> Float[Tensor, "n 3"]:
+    """Coulomb's force of all other directions and of the negatives of all."""
+    total = torch.zeros_like(vectors)
+    for others in (vectors, -vectors):
+        apart = vectors[:, None] - others[None]
+        distance = apart.norm(dim=-1)
+        distance = torch.where(distance > 1e-9, distance, torch.inf)
+        total = total + (apart / distance[..., None] ** 3).sum(dim=1)
+    return total
+
+
+def _nested_order(vectors: Float[Tensor, "n 3"]) -> Float[Tensor, "n 3"]:
+    """Take in turn the direction that is repelled least by those already taken."""
+    cosines = (vectors @ vectors.T).clamp(-1, 1)
+    energy = 1 / (2 - 2 * cosines).clamp(min=1e-12).sqrt() + 1 / (2 + 2 * cosines).clamp(min=1e-12).sqrt()
+    chosen = [0]
+    felt = energy[0].clone()
+    while len(chosen) < len(vectors):
+        felt[chosen] = torch.inf
+        nearest = int(felt.argmin())
+        chosen.append(nearest)
+        felt = felt + energy[nearest]
+    return vectors[chosen]

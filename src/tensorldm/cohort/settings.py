@@ -1,0 +1,147 @@
+"""What varies from one virtual subject to the next, and by how much.
+
+Plain dataclasses, so that the stream runs where only torch is installed; `cohort.config` reads them from YAML.
+A range is (lowest, highest), drawn evenly. ``preset cohort`` lists every value with its reason.
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+Range = tuple[float, float]
+Counts = tuple[int, int]
+Size = tuple[float, float, float]
+Reorientation = Literal["ppd", "finite-strain"]
+
+
+class _Checked:
+    """Ranges in order, and unknown keys refused when the settings are read from a file."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
+
+    def _in_order(self, *names: str, lowest: float = float("-inf")) -> None:
+        for name in names:
+            low, high = getattr(self, name)
+            if not lowest <= low <= high:
+                raise ValueError(f"{name} is a range (lowest, highest) of numbers of at least {lowest:g}")
+
+    def _at_least(self, lowest: float, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            values = value if isinstance(value, tuple) else (value,)
+            if any(number < lowest for number in values):
+                raise ValueError(f"{name} must be at least {lowest:g}")
+
+
+@dataclass(frozen=True)
+class WarpSettings(_Checked):
+    """Pose and shape."""
+
+    rotation_degrees: float = 18.0
+    """Largest turn about each axis; drawn evenly between its negative and itself, as the next three."""
+    translation_mm: float = 4.0
+    scale: float = 0.08
+    """Largest relative stretch of each axis, on top of one for all axes."""
+    shear: float = 0.04
+    spacing_mm: tuple[float, ...] = (60.0, 30.0, 15.0)
+    """Distance of the control points of each scale of the velocity field."""
+    displacement_mm: tuple[float, ...] = (4.0, 2.0, 0.6)
+    """Standard deviation of the displacement at each scale."""
+    mirror: bool = True
+    """Swap left and right in half of the subjects."""
+    reorientation: Reorientation = "ppd"
+
+    def __post_init__(self) -> None:
+        self._at_least(0.0, "rotation_degrees", "translation_mm", "scale", "shear", "displacement_mm")
+        self._at_least(4.0, "spacing_mm")
+        if self.scale > 0.4 or self.shear > 0.4:
+            raise ValueError("scale and shear are relative and at most 0.4")
+        if len(self.spacing_mm) != len(self.displacement_mm):
+            raise ValueError("spacing_mm and displacement_mm need one number for each scale")
+
+
+@dataclass(frozen=True)
+class VariationSettings(_Checked):
+    """Tissue and b=0 signal. Factors are relative to the anatomy's own values."""
+
+    white_diffusivity: Range = (0.92, 1.12)
+    grey_diffusivity: Range = (0.92, 1.12)
+    csf_diffusivity: Range = (0.97, 1.03)
+    """Free water at body temperature varies little."""
+    anisotropy: Range = (0.85, 1.12)
+    diffusivity_texture: float = 0.04
+    """Relative standard deviation of the voxel-scale texture of tissue diffusivity."""
+    anisotropy_texture: float = 0.08
+    ventricles_mm: Range = (-1.5, 4.0)
+    """How far the walls of the inner CSF spaces move outwards."""
+    grey_contrast: Range = (0.85, 1.2)
+    csf_contrast: Range = (0.7, 1.3)
+    bias: float = 0.15
+    """Standard deviation of the logarithm of the receive field, which multiplies all volumes."""
+    bias_spacing_mm: float = 90.0
+    lesion_probability: float = 0.1
+    """Share of subjects with white-matter lesions."""
+    lesions: int = 12
+    """Largest number of lesions in such a subject."""
+
+    def __post_init__(self) -> None:
+        self._in_order(
+            "white_diffusivity", "grey_diffusivity", "csf_diffusivity", "grey_contrast", "csf_contrast", lowest=0.1
+        )
+        self._in_order("anisotropy", lowest=0.0)
+        self._in_order("ventricles_mm", lowest=-10.0)
+        self._at_least(0.0, "diffusivity_texture", "anisotropy_texture", "bias", "lesions", "lesion_probability")
+        self._at_least(10.0, "bias_spacing_mm")
+
+
+@dataclass(frozen=True)
+class ProtocolSettings(_Checked):
+    """The acquisition."""
+
+    b0s: Counts = (18, 18)
+    directions: Counts = (90, 90)
+    """Counts, drawn as whole numbers."""
+    bval: Range = (1000.0, 1000.0)
+    """s/mm²."""
+    turn: bool = True
+    """Turn the whole scheme at random in every subject."""
+    tilt_degrees: Range | None = None
+    """Where given, three of the directions lie this far off the x, y and z axes and are the sparse input."""
+    voxel_mm: Size | None = None
+    """None keeps the anatomy's grid."""
+    slice_thickness_mm: float | None = None
+    """None: as thick as the slices are apart."""
+    blur_mm: Range = (0.0, 0.0)
+    """FWHM of the point spread beyond the voxel itself."""
+    snr: Range = (25.0, 35.0)
+    """Mean b=0 signal of white matter over the noise's standard deviation in one real channel."""
+    coils: int = 1
+    """1 gives Rician noise; n receivers combined by sum of squares give non-central χ."""
+    motion_degrees: float = 0.0
+    """Standard deviation of the head's turn about each axis between volumes."""
+    motion_mm: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._in_order("b0s", lowest=1.0)
+        self._in_order("directions", lowest=6.0)
+        self._in_order("bval", lowest=100.0)
+        self._in_order("blur_mm", lowest=0.0)
+        self._in_order("snr", lowest=1.0)
+        self._at_least(1.0, "coils")
+        self._at_least(0.0, "motion_degrees", "motion_mm")
+        if self.tilt_degrees is not None:
+            self._in_order("tilt_degrees", lowest=0.0)
+            if self.tilt_degrees[1] > 45.0:
+                raise ValueError("tilt_degrees is at most 45: beyond it another axis is nearer")
+        if self.voxel_mm is not None:
+            self._at_least(0.5, "voxel_mm")
+        if self.slice_thickness_mm is not None:
+            self._at_least(0.5, "slice_thickness_mm")
+
+
+@dataclass(frozen=True)
+class CohortSettings(_Checked):
+    """Everything that makes a virtual subject out of an anatomy, a seed and a position."""
+
+    warp: WarpSettings = field(default_factory=WarpSettings)
+    variation: VariationSettings = field(default_factory=VariationSettings)
+    protocol: ProtocolSettings = field(default_factory=ProtocolSettings)
