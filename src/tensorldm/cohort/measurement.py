@@ -1,0 +1,66 @@
+"""The paper's path on a virtual scan: the reference tensor from all volumes, the sparse input from four of them.
+
+Axes: c DWI volume of the input (4), d tensor component (6), v voxel, n volume, x y z space.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from tensorldm.cohort.axes import Matrices, along_axes
+from tensorldm.cohort.draws import Shape, Size
+from tensorldm.cohort.scanner import Scan, laid_out
+from tensorldm.dti.fit import fit_ols
+from tensorldm.imaging.kernels import cubic_weights
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """On the working grid; zero outside the mask. Tensors are mm²/s in image axes."""
+
+    dwi: Float[Tensor, "4 x y z"]
+    reference: Float[Tensor, "6 x y z"]
+    clean: Float[Tensor, "6 x y z"]
+    """The fit of the same acquisition without noise."""
+    mask: Bool[Tensor, "x y z"]
+
+
+def measure(scan: Scan, *, shape: Shape, voxel_size: Size) -> Measurement:
+    """Fit and select on a working grid; DWIs of another grid are resampled first (cubic, as prepared scans are)."""
+    signal, noiseless, mask = scan.signal, scan.noiseless, scan.mask
+    if tuple(mask.shape) != shape or scan.voxel_size != voxel_size:
+        there = _on_grid(scan, shape, voxel_size)
+        cover = along_axes(scan.mask.to(signal.dtype)[None], there)[0]
+        mask = cover >= 0.5
+        signal, noiseless = (_resampled(values, scan.mask, there, mask) for values in (signal, noiseless))
+    table = (scan.protocol.bvals, scan.protocol.directions)
+    reference, _ = fit_ols(signal, *table)
+    clean, _ = fit_ols(noiseless, *table)
+    return Measurement(
+        dwi=laid_out(signal[:, list(scan.protocol.sparse)], mask),
+        reference=laid_out(reference, mask),
+        clean=laid_out(clean, mask),
+        mask=mask,
+    )
+
+
+def _on_grid(scan: Scan, shape: Shape, voxel_size: Size) -> Matrices:
+    matrices = []
+    for old, new, old_voxel, new_voxel in zip(scan.mask.shape, shape, scan.voxel_size, voxel_size, strict=True):
+        positions = (torch.arange(new, dtype=torch.float64) - (new - 1) / 2) * new_voxel / old_voxel + (old - 1) / 2
+        matrices.append(torch.from_numpy(cubic_weights(positions.numpy(), old)))
+    x, y, z = matrices
+    return x, y, z
+
+
+def _resampled(
+    values: Float[Tensor, "v n"],
+    old_mask: Bool[Tensor, "x y z"],
+    matrices: Matrices,
+    mask: Bool[Tensor, "x2 y2 z2"],
+) -> Float[Tensor, "v2 n"]:
+    """Cubic weights overshoot at edges, so the result is kept within the range of the signal."""
+    volumes = along_axes(laid_out(values, old_mask), matrices)
+    return volumes[:, mask].T.clamp(min=values.min(), max=values.max())

@@ -1,0 +1,168 @@
+"""The virtual scanner: from an anatomy and a protocol to the voxels of a finished acquisition.
+
+The signal of a voxel is S0 Σ_k f_k exp(-b gᵀ D_k g). Thicker slices, point spread and motion act on the signal,
+never on tensors. Noise is that of magnitude images: Rician for one receiver, non-central χ for several combined by
+sum of squares. Its level follows from the SNR: the mean b=0 signal of white matter over the noise's standard
+deviation in one real channel, before any blurring.
+Axes: k compartment, v voxel of the mask, n volume, x y z space.
+"""
+
+from dataclasses import dataclass
+from math import isinf, radians
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Generator, Tensor
+
+from tensorldm.cohort.anatomy import TISSUES, Anatomy
+from tensorldm.cohort.axes import Matrices, along_axes, averaging
+from tensorldm.cohort.deformation import coordinates, sample
+from tensorldm.cohort.draws import Size, rotation
+from tensorldm.cohort.protocol import Protocol
+from tensorldm.dti.signal import predict_signal
+from tensorldm.shapes import BVals, Directions
+
+WHITE = TISSUES.index("white")
+MOSTLY_WHITE = 0.9
+SMALLEST = 1e-6
+
+
+@dataclass(frozen=True)
+class Scan:
+    """An acquisition on its own grid: signal at the voxels of its mask, with noise and without."""
+
+    protocol: Protocol
+    signal: Float[Tensor, "v n"]
+    noiseless: Float[Tensor, "v n"]
+    mask: Bool[Tensor, "x y z"]
+    voxel_size: Size
+    sigma: float
+    """Standard deviation of the noise in one real channel."""
+
+
+@dataclass(frozen=True)
+class Poses:
+    """Where the head lies in each volume: turned by ``rotations``, then moved by ``translations`` (mm)."""
+
+    rotations: Float[Tensor, "n 3 3"]
+    translations: Float[Tensor, "n 3"]
+
+
+def scan(anatomy: Anatomy, protocol: Protocol, *, generator: Generator, noise_generator: Generator) -> Scan:
+    """Scan an anatomy: ``generator`` (CPU) moves the head, ``noise_generator`` (anatomy's device) makes noise."""
+    poses = draw_poses(protocol, generator) if protocol.moves else None
+    noiseless = brain_signal(anatomy, protocol.bvals, seen_directions(protocol.directions, poses))
+    mask, voxel_size = anatomy.mask, anatomy.voxel_size
+    if not protocol.keeps_the_grid:
+        noiseless, mask, voxel_size = _acquire(noiseless, anatomy, protocol, poses)
+    sigma = noise_level(anatomy, protocol.snr)
+    noisy = add_noise(noiseless, sigma, coils=protocol.coils, generator=noise_generator)
+    return Scan(protocol, noisy, noiseless, mask, voxel_size, sigma)
+
+
+def brain_signal(anatomy: Anatomy, bvals: BVals, directions: Directions) -> Float[Tensor, "v n"]:
+    """Noise-free signal of every voxel of the mask: the compartments' signals added up."""
+    tensors = anatomy.tensors[..., anatomy.mask]
+    weights = anatomy.fractions[:, anatomy.mask] * anatomy.s0[anatomy.mask].clamp(min=SMALLEST)
+    table = (bvals.to(weights), directions.to(weights))
+    total = predict_signal(tensors[0].T, weights[0], *table)
+    for packed, weight in zip(tensors[1:], weights[1:], strict=True):
+        total += predict_signal(packed.T, weight, *table)
+    return total
+
+
+def noise_level(anatomy: Anatomy, snr: float) -> float:
+    """The noise's standard deviation in one real channel; where there is little white matter, of the brain's mean."""
+    if isinf(snr):
+        return 0.0
+    white = anatomy.mask & (anatomy.tissue[WHITE] > MOSTLY_WHITE)
+    region = white if bool(white.any()) else anatomy.mask
+    return float(anatomy.s0[region].mean()) / snr
+
+
+def add_noise(
+    signal: Float[Tensor, "*space"], sigma: float, *, coils: int, generator: Generator
+) -> Float[Tensor, "*space"]:
+    """Magnitude of the signal in ``coils`` receivers, each with complex Gaussian noise, combined by sum of squares.
+
+    Only how the signal splits between receivers could matter, and it does not: one real channel may carry it all.
+    """
+    if sigma == 0:
+        return signal.clone()
+    noise = torch.empty_like(signal)
+    square = noise.normal_(0, sigma, generator=generator).add_(signal).square_()
+    for _ in range(2 * coils - 1):
+        channel = torch.empty_like(signal).normal_(0, sigma, generator=generator)
+        square.addcmul_(channel, channel)
+    return square.sqrt_()
+
+
+def draw_poses(protocol: Protocol, generator: Generator) -> Poses:
+    """A small turn and shift of the head for each volume but the first."""
+    count = len(protocol.bvals)
+    turns = radians(protocol.motion_degrees) * torch.randn(count, 3, generator=generator, dtype=torch.float64)
+    shifts = protocol.motion_mm * torch.randn(count, 3, generator=generator, dtype=torch.float64)
+    turns[0], shifts[0] = 0, 0
+    return Poses(torch.stack([rotation(turn) for turn in turns]), shifts)
+
+
+def seen_directions(directions: Directions, poses: Poses | None) -> Directions:
+    """Gradients as the head sees them: when it turns one way, they turn the other."""
+    if poses is None:
+        return directions
+    return torch.einsum("nji,nj->ni", poses.rotations, directions.double()).to(directions)
+
+
+def laid_out(values: Float[Tensor, "v n"], mask: Bool[Tensor, "x y z"]) -> Float[Tensor, "n x y z"]:
+    """Values at the mask's voxels as volumes, zero elsewhere."""
+    volumes = values.new_zeros(values.shape[1], *mask.shape)
+    volumes[:, mask] = values.T
+    return volumes
+
+
+def _acquire(
+    signal: Float[Tensor, "v n"], anatomy: Anatomy, protocol: Protocol, poses: Poses | None
+) -> tuple[Float[Tensor, "v2 n"], Bool[Tensor, "x y z"], Size]:
+    """Move, blur and average the signal onto the scanner's grid; the mask is where at least half a voxel is brain.
+
+    What surrounds the brain is unknown, so the signal is that of the brain's share of each voxel alone.
+    """
+    volumes = laid_out(signal, anatomy.mask)
+    brain = anatomy.mask.to(signal.dtype)[None]
+    if poses is not None:
+        volumes = _moved(volumes, brain, poses, voxel_size=anatomy.voxel_size)
+    matrices, voxel_size = _grid_matrices(anatomy, protocol)
+    volumes, cover = along_axes(volumes, matrices), along_axes(brain, matrices)[0]
+    mask = cover >= 0.5
+    return (volumes[:, mask] / cover[mask]).T, mask, voxel_size
+
+
+def _grid_matrices(anatomy: Anatomy, protocol: Protocol) -> tuple[Matrices, Size]:
+    new = protocol.voxel_size or anatomy.voxel_size
+    thickness = protocol.slice_thickness or new[2]
+    matrices = []
+    for axis, (size, voxel) in enumerate(zip(anatomy.s0.shape, anatomy.voxel_size, strict=True)):
+        count = max(1, round(size * voxel / new[axis]))
+        width = thickness if axis == 2 else new[axis]
+        matrices.append(averaging((size, voxel), (count, new[axis]), width=width, blur_fwhm=protocol.blur_fwhm))
+    x, y, z = matrices
+    return (x, y, z), new
+
+
+def _moved(
+    volumes: Float[Tensor, "n x y z"], brain: Float[Tensor, "1 x y z"], poses: Poses, *, voxel_size: Size
+) -> Float[Tensor, "n x y z"]:
+    """Each volume with the head in its own pose: a point shows what was at R⁻¹(p - t) of the resting head.
+
+    Divided by how much of the moved brain a voxel holds: where the head has left, the nearest tissue stays.
+    """
+    x, y, z = volumes.shape[1:]
+    start = coordinates((x, y, z), voxel_size, device=volumes.device)
+    moved = torch.empty_like(volumes)
+    for index, volume in enumerate(volumes):
+        turn = poses.rotations[index].to(start)
+        shifted = start - poses.translations[index].to(start)[:, None, None, None]
+        there = torch.einsum("ji,jxyz->ixyz", turn, shifted)
+        both = sample(torch.stack([volume, brain[0]]), there, voxel_size=voxel_size, beyond="border")
+        moved[index] = torch.where(both[1] > SMALLEST, both[0] / both[1].clamp(min=SMALLEST), volume)
+    return moved * brain

@@ -1,0 +1,1 @@
+"""Gradient tables that ship with the package, and the script that makes them."""
