@@ -1,0 +1,123 @@
+"""An endless stream of virtual subjects for training, made where they are used.
+
+What stands at a position depends on the seed and the position alone: nothing is remembered between calls, so a run
+that is resumed, or split over batches of another size, sees the same subjects.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import floor
+
+import torch
+
+from tensorldm.batch import Batch
+from tensorldm.cohort.anatomy import Anatomy, AnatomySource
+from tensorldm.cohort.draws import Shape, uniform
+from tensorldm.cohort.measurement import measure
+from tensorldm.cohort.settings import CohortSettings
+from tensorldm.cohort.virtual import VirtualSubject, make_subject
+from tensorldm.dti.intensity import robust_b0_scale
+from tensorldm.rng import generator
+
+
+class VirtualStream:
+    """Virtual subjects by position, from anatomies held on one device."""
+
+    def __init__(
+        self, anatomies: Sequence[Anatomy], settings: CohortSettings, *, device: torch.device | str = "cpu"
+    ) -> None:
+        assert anatomies, "a stream needs at least one anatomy"
+        grids = {(tuple(anatomy.s0.shape), anatomy.voxel_size) for anatomy in anatomies}
+        assert len(grids) == 1, f"anatomies of one stream share one grid, found {sorted(grids)}"
+        self.anatomies = tuple(to_device(anatomy, device) for anatomy in anatomies)
+        self.settings = settings
+        x, y, z = anatomies[0].s0.shape
+        self.shape: Shape = (x, y, z)
+        self.voxel_size = anatomies[0].voxel_size
+
+    @classmethod
+    def from_source(
+        cls,
+        source: AnatomySource,
+        names: Sequence[str],
+        *,
+        settings: CohortSettings,
+        device: torch.device | str = "cpu",
+    ) -> "VirtualStream":
+        """A stream over some anatomies of a source."""
+        return cls([source.load(name, device=device) for name in names], settings, device=device)
+
+    @property
+    def num_sources(self) -> int:
+        """How many independent anatomies there are; reported with every result."""
+        return len({anatomy.source for anatomy in self.anatomies})
+
+    def subject(self, *, seed: int, position: int) -> VirtualSubject:
+        """The subject at a position, before it is measured."""
+        return make_subject(self._anatomy(seed, position), self.settings, seed=seed, position=position)
+
+    @torch.no_grad()
+    def batch(self, *, seed: int, position: int, size: int) -> Batch:
+        """The subjects at ``position``, ``position + 1``, … measured; a position is the same in every batch size."""
+        with _exact_products():
+            return _concatenate([self._item(seed, position + index) for index in range(size)])
+
+    def _anatomy(self, seed: int, position: int) -> Anatomy:
+        drawn = uniform(generator(seed, "anatomy", position), (0.0, 1.0))
+        return self.anatomies[floor(drawn * len(self.anatomies))]
+
+    def _item(self, seed: int, position: int) -> Batch:
+        subject = self.subject(seed=seed, position=position)
+        measured = measure(subject.scan, shape=self.shape, voxel_size=self.voxel_size)
+        protocol, device = subject.scan.protocol, measured.dwi.device
+        chosen = list(protocol.sparse)
+        # A scan without a brain in view has scale 0; its volumes are zero, and stay so.
+        scale = robust_b0_scale(measured.dwi[0], measured.mask).clamp(min=1e-6)
+        return Batch(
+            dwi=(measured.dwi / scale)[None],
+            bvals=protocol.bvals[chosen].float().to(device)[None],
+            directions=protocol.directions[chosen].float().to(device)[None],
+            components=measured.reference[None],
+            clean=measured.clean[None],
+            mask=measured.mask[None],
+            voxel_size=torch.tensor([self.voxel_size], device=device),
+            subjects=(f"{subject.anatomy.name}@{seed}-{position}",),
+        )
+
+
+def to_device(anatomy: Anatomy, device: torch.device | str) -> Anatomy:
+    """The volumes of an anatomy on a device; bundles are left out, a stream does not use them."""
+    return Anatomy(
+        name=anatomy.name,
+        source=anatomy.source,
+        tensors=anatomy.tensors.to(device),
+        fractions=anatomy.fractions.to(device),
+        s0=anatomy.s0.to(device),
+        tissue=anatomy.tissue.to(device),
+        mask=anatomy.mask.to(device),
+        voxel_size=anatomy.voxel_size,
+    )
+
+
+@contextmanager
+def _exact_products() -> Iterator[None]:
+    """Matrix products in full float32: training may allow TF32, whose three digits are too few for a tensor fit."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _concatenate(items: Sequence[Batch]) -> Batch:
+    return Batch(
+        dwi=torch.cat([item.dwi for item in items]),
+        bvals=torch.cat([item.bvals for item in items]),
+        directions=torch.cat([item.directions for item in items]),
+        components=torch.cat([item.components for item in items]),
+        clean=torch.cat([item.clean for item in items]),
+        mask=torch.cat([item.mask for item in items]),
+        voxel_size=torch.cat([item.voxel_size for item in items]),
+        subjects=tuple(name for item in items for name in item.subjects),
+    )
