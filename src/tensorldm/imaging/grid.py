@@ -5,7 +5,7 @@ Working grid: RAS by the nearest flips and permutation, 2 mm isotropic, obliquit
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -20,6 +20,7 @@ from tensorldm.imaging.volume import Space, Volume
 from tensorldm.shapes import MaskImage
 
 
+@runtime_checkable
 class Step(Protocol):
     """One change of grid and its inverse."""
 

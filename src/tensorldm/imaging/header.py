@@ -56,8 +56,9 @@ def read_header(path: Path) -> Header:
         header = _raw_header(path)
         shape = _squeezed(tuple(int(n) for n in header.get_data_shape()))
         dtype = np.dtype(header.get_data_dtype())
+        offset = int(header.get_data_offset())
     _check_array(path, shape, dtype)
-    _check_size(path, shape, dtype)
+    _check_size(path, shape, dtype=dtype, offset=offset)
     return Header(_space(path, header, shape), shape)
 
 
@@ -95,11 +96,11 @@ def _check_array(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> No
         raise DataError(f"{path}: voxels of type {dtype}, expected real numbers. Export the magnitude images.")
 
 
-def _check_size(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+def _check_size(path: Path, shape: tuple[int, ...], *, dtype: np.dtype[Any], offset: int) -> None:
     """Refuse a header that claims more voxels than the file can hold, or than anyone scans."""
     count = int(np.prod([int(n) for n in shape], dtype=object))
     held = path.stat().st_size * (DEFLATE_LIMIT if path.name.endswith(".gz") else 1)
-    if count * dtype.itemsize > held:
+    if offset + count * dtype.itemsize > held:
         raise DataError(
             f"{path}: the header claims {shape} voxels of {dtype}, more than the file can hold. "
             "The file is cut short or its header is damaged: copy or export it again."
