@@ -5,12 +5,16 @@ a hundred rows do them for every volume of a series at once, which suits a GPU b
 Positions are mm from the centre of the grid. Axes: c channel or DWI volume, x y z space.
 """
 
+from collections.abc import Callable
+from functools import lru_cache
 from math import log, sqrt
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+Shape = tuple[int, int, int]
+Size = tuple[float, float, float]
 Matrices = tuple[Float[Tensor, "x2 x"], Float[Tensor, "y2 y"], Float[Tensor, "z2 z"]]
 SIGMA_PER_FWHM = 1 / (2 * sqrt(2 * log(2)))
 SPLINE_STD = (151 / 315) ** 0.5
@@ -28,6 +32,28 @@ def along_axes(volumes: Float[Tensor, "c x y z"], matrices: Matrices) -> Float[T
     done = torch.matmul(for_y, volumes @ for_z.T)
     flat: Tensor = torch.matmul(for_x, done.flatten(2))
     return flat.reshape(*flat.shape[:2], *done.shape[2:])
+
+
+@lru_cache(maxsize=64)
+def spline_matrices(shape: Shape, voxel_size: Size, *, spacing: float, device: torch.device) -> Matrices:
+    """`spline` along each axis, kept on the device: making and moving small matrices takes longer than using them."""
+    return _three(lambda axis: spline(shape[axis], voxel_size[axis], spacing=spacing), device)
+
+
+@lru_cache(maxsize=64)
+def gaussian_matrices(shape: Shape, voxel_size: Size, *, fwhm: float, device: torch.device) -> Matrices:
+    """`gaussian` along each axis, kept on the device."""
+    return _three(lambda axis: gaussian(shape[axis], voxel_size[axis], fwhm=fwhm), device)
+
+
+@lru_cache(maxsize=64)
+def interpolating_matrices(
+    old_shape: Shape, old_size: Size, *, shape: Shape, voxel_size: Size, device: torch.device
+) -> Matrices:
+    """`interpolating` along each axis, kept on the device."""
+    return _three(
+        lambda axis: interpolating((old_shape[axis], old_size[axis]), (shape[axis], voxel_size[axis])), device
+    )
 
 
 def averaging(
@@ -68,3 +94,8 @@ def spline(size: int, voxel: float, *, spacing: float) -> Float[Tensor, "n contr
     near = 2 / 3 - apart**2 + apart**3 / 2
     far = (2 - apart) ** 3 / 6
     return torch.where(apart < 1, near, torch.where(apart < 2, far, torch.zeros_like(apart)))
+
+
+def _three(matrix: Callable[[int], Tensor], device: torch.device) -> Matrices:
+    x, y, z = (matrix(axis).float().to(device) for axis in range(3))
+    return x, y, z

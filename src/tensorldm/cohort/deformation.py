@@ -6,14 +6,14 @@ Positions are mm from the centre of the respective grid. Axes: i j vector, c cha
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from tensorldm.cohort.axes import centred
-from tensorldm.cohort.draws import Shape, Size
+from tensorldm.cohort.axes import Shape, Size, centred
 
 SQUARINGS = 6
 """The first step moves by 1/64 of the field: below a tenth of a voxel for every field that we draw."""
@@ -33,8 +33,9 @@ class Deformation:
         return torch.stack(steps).permute(2, 3, 4, 1, 0)
 
 
+@lru_cache(maxsize=8)
 def coordinates(shape: Shape, voxel_size: Size, *, device: torch.device) -> Float[Tensor, "3 x y z"]:
-    """Position of every voxel."""
+    """Position of every voxel. Kept for the next call, so never write into it."""
     axes = [centred(size, voxel).float().to(device) for size, voxel in zip(shape, voxel_size, strict=True)]
     return torch.stack(torch.meshgrid(*axes, indexing="ij"))
 

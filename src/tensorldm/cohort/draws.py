@@ -3,14 +3,13 @@
 So a virtual head is the same on every device; only what fills whole series (noise) is drawn where it is used.
 """
 
+from math import sqrt
+
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from tensorldm.cohort.axes import SPLINE_STD, along_axes, spline
-
-Shape = tuple[int, int, int]
-Size = tuple[float, float, float]
+from tensorldm.cohort.axes import SPLINE_STD, Shape, Size, along_axes, spline_matrices
 
 
 def uniform(generator: Generator, bounds: tuple[float, float]) -> float:
@@ -48,8 +47,12 @@ def any_rotation(generator: Generator) -> Float[Tensor, "3 3"]:
 def smooth_field(
     shape: Shape, voxel_size: Size, *, spacing_mm: float, channels: int, generator: Generator, device: torch.device
 ) -> Float[Tensor, "c x y z"]:
-    """Random fields of unit variance that vary over ``spacing_mm``: cubic splines with random coefficients."""
-    x, y, z = (spline(size, voxel, spacing=spacing_mm) for size, voxel in zip(shape, voxel_size, strict=True))
-    sizes = (channels, x.shape[1], y.shape[1], z.shape[1])
-    coefficients = torch.randn(sizes, generator=generator).to(device)
-    return along_axes(coefficients, (x, y, z)) / SPLINE_STD**3
+    """Random fields of unit variance that vary over ``spacing_mm``: cubic splines with random coefficients.
+
+    These are drawn evenly between bounds. Sixty-four of them meet in a voxel, so the field is all but normal, and it
+    cannot run away; even draws are also the quickest to make.
+    """
+    matrices = spline_matrices(shape, voxel_size, spacing=spacing_mm, device=device)
+    sizes = (channels, *(matrix.shape[1] for matrix in matrices))
+    coefficients = torch.rand(sizes, generator=generator).to(device) * 2 - 1
+    return along_axes(coefficients, matrices) * (sqrt(3) / SPLINE_STD**3)

@@ -15,6 +15,7 @@ from tensorldm.cohort.deformation import coordinates
 from tensorldm.cohort.draws import uniform, whole
 from tensorldm.cohort.settings import VariationSettings
 from tensorldm.cohort.variation import scale_anisotropy
+from tensorldm.cohort.warp import spread
 
 WHITE = TISSUES.index("white")
 RADIUS_MM = (2.0, 7.0)
@@ -33,9 +34,11 @@ def add_lesions(anatomy: Anatomy, settings: VariationSettings, *, generator: Gen
     extent = lesion_extent(anatomy, whole(generator, (1, settings.lesions)), generator=generator)
     loss, gain = uniform(generator, ANISOTROPY_LOSS), uniform(generator, DIFFUSIVITY_GAIN)
     brighter = uniform(generator, SIGNAL_GAIN)
-    k = len(anatomy.fractions)
-    tensors = scale_anisotropy(anatomy.tensors, (1 - loss * extent).expand(k, *extent.shape))
-    return replace(anatomy, tensors=tensors * (1 + gain * extent), s0=anatomy.s0 * (1 + brighter * extent))
+    mask = anatomy.mask
+    inside = extent[mask]
+    tensors = anatomy.tensors[..., mask]
+    tensors = scale_anisotropy(tensors, (1 - loss * inside).expand(len(tensors), -1)) * (1 + gain * inside)
+    return replace(anatomy, tensors=spread(tensors, mask), s0=anatomy.s0 * (1 + brighter * extent))
 
 
 def lesion_extent(anatomy: Anatomy, count: int, *, generator: Generator) -> Float[Tensor, "x y z"]:

@@ -9,10 +9,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tensorldm.cohort.axes import Matrices, along_axes
-from tensorldm.cohort.draws import Shape, Size
-from tensorldm.cohort.scanner import Scan, laid_out
-from tensorldm.dti.fit import fit_ols
+from tensorldm.cohort.axes import Matrices, Shape, Size, along_axes
+from tensorldm.cohort.scanner import Scan, deviations, laid_out
+from tensorldm.dti.fit import fit_ols, fit_ols_nonlinear_gradients
 from tensorldm.imaging.kernels import cubic_weights
 
 
@@ -36,8 +35,12 @@ def measure(scan: Scan, *, shape: Shape, voxel_size: Size) -> Measurement:
         mask = cover >= 0.5
         signal, noiseless = (_resampled(values, scan.mask, there, mask) for values in (signal, noiseless))
     table = (scan.protocol.bvals, scan.protocol.directions)
-    reference, _ = fit_ols(signal, *table)
-    clean, _ = fit_ols(noiseless, *table)
+    both = torch.stack([signal, noiseless])
+    if scan.field is None:
+        (reference, clean), _ = fit_ols(both, *table)
+    else:
+        known = deviations(scan.field, mask, voxel_size=voxel_size).expand(2, -1, 9)
+        (reference, clean), _ = fit_ols_nonlinear_gradients(both, *table, known)
     return Measurement(
         dwi=laid_out(signal[:, list(scan.protocol.sparse)], mask),
         reference=laid_out(reference, mask),

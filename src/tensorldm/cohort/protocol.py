@@ -11,8 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from tensorldm.cohort.axes import Size
 from tensorldm.cohort.directions import axis_triad, nearest_to_axes, spread_directions
-from tensorldm.cohort.draws import Size, any_rotation, uniform, whole
+from tensorldm.cohort.draws import any_rotation, uniform, whole
 from tensorldm.cohort.settings import ProtocolSettings
 from tensorldm.dti.signal import B0_MAX_S_PER_MM2
 from tensorldm.errors import DataError
@@ -42,6 +43,8 @@ class Protocol:
     coils: int = 1
     motion_degrees: float = 0.0
     motion_mm: float = 0.0
+    nonlinearity: float = 0.0
+    """Relative deviation of the gradients at 80 mm from the centre of the grid."""
 
     @property
     def keeps_the_grid(self) -> bool:
@@ -118,6 +121,7 @@ def draw_protocol(settings: ProtocolSettings, generator: Generator) -> Protocol:
         coils=settings.coils,
         motion_degrees=settings.motion_degrees,
         motion_mm=settings.motion_mm,
+        nonlinearity=settings.nonlinearity,
     )
 
 

@@ -7,7 +7,7 @@ deviation in one real channel, before any blurring.
 Axes: k compartment, v voxel of the mask, n volume, x y z space.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isinf, radians
 
 import torch
@@ -15,10 +15,13 @@ from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
 from tensorldm.cohort.anatomy import TISSUES, Anatomy
-from tensorldm.cohort.axes import Matrices, along_axes, averaging
+from tensorldm.cohort.axes import Matrices, Size, along_axes, averaging
 from tensorldm.cohort.deformation import coordinates, sample
-from tensorldm.cohort.draws import Size, rotation
+from tensorldm.cohort.draws import rotation
+from tensorldm.cohort.nonlinearity import GradientField, draw_gradient_field
 from tensorldm.cohort.protocol import Protocol
+from tensorldm.dti.fit import deviation_matrices
+from tensorldm.dti.packing import congruence
 from tensorldm.dti.signal import predict_signal
 from tensorldm.shapes import BVals, Directions
 
@@ -38,6 +41,8 @@ class Scan:
     voxel_size: Size
     sigma: float
     """Standard deviation of the noise in one real channel."""
+    field: GradientField | None = None
+    """How the gradients deviate from voxel to voxel; None where they do not."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +56,15 @@ class Poses:
 def scan(anatomy: Anatomy, protocol: Protocol, *, generator: Generator, noise_generator: Generator) -> Scan:
     """Scan an anatomy: ``generator`` (CPU) moves the head, ``noise_generator`` (anatomy's device) makes noise."""
     poses = draw_poses(protocol, generator) if protocol.moves else None
-    noiseless = brain_signal(anatomy, protocol.bvals, seen_directions(protocol.directions, poses))
+    field = draw_gradient_field(protocol.nonlinearity, generator) if protocol.nonlinearity > 0 else None
+    directions = seen_directions(protocol.directions, poses)
+    noiseless = brain_signal(_as_gradients_see(anatomy, field), protocol.bvals, directions)
     mask, voxel_size = anatomy.mask, anatomy.voxel_size
     if not protocol.keeps_the_grid:
         noiseless, mask, voxel_size = _acquire(noiseless, anatomy, protocol, poses)
     sigma = noise_level(anatomy, protocol.snr)
     noisy = add_noise(noiseless, sigma, coils=protocol.coils, generator=noise_generator)
-    return Scan(protocol, noisy, noiseless, mask, voxel_size, sigma)
+    return Scan(protocol, noisy, noiseless, mask, voxel_size, sigma, field)
 
 
 def brain_signal(anatomy: Anatomy, bvals: BVals, directions: Directions) -> Float[Tensor, "v n"]:
@@ -69,6 +76,24 @@ def brain_signal(anatomy: Anatomy, bvals: BVals, directions: Directions) -> Floa
     for packed, weight in zip(tensors[1:], weights[1:], strict=True):
         total += predict_signal(packed.T, weight, *table)
     return total
+
+
+def deviations(field: GradientField, mask: Bool[Tensor, "x y z"], *, voxel_size: Size) -> Float[Tensor, "v 9"]:
+    """The gradients' deviation at the voxels of a mask, as `grad_dev` files and fits want it."""
+    x, y, z = mask.shape
+    return field.at(coordinates((x, y, z), voxel_size, device=mask.device)[:, mask])
+
+
+def _as_gradients_see(anatomy: Anatomy, field: GradientField | None) -> Anatomy:
+    """Gradients (I + L) g see the tensor D as plain gradients g see (I + L)ᵀ D (I + L)."""
+    if field is None:
+        return anatomy
+    mask = anatomy.mask
+    seen = deviation_matrices(deviations(field, mask, voxel_size=anatomy.voxel_size)).mT
+    tensors = anatomy.tensors.clone()
+    for index, packed in enumerate(tensors[..., mask]):
+        tensors[index, :, mask] = congruence(packed.T, seen).T
+    return replace(anatomy, tensors=tensors)
 
 
 def noise_level(anatomy: Anatomy, snr: float) -> float:
@@ -131,13 +156,14 @@ def _acquire(
     brain = anatomy.mask.to(signal.dtype)[None]
     if poses is not None:
         volumes = _moved(volumes, brain, poses, voxel_size=anatomy.voxel_size)
-    matrices, voxel_size = _grid_matrices(anatomy, protocol)
+    matrices, voxel_size = grid_matrices(anatomy, protocol)
     volumes, cover = along_axes(volumes, matrices), along_axes(brain, matrices)[0]
     mask = cover >= 0.5
     return (volumes[:, mask] / cover[mask]).T, mask, voxel_size
 
 
-def _grid_matrices(anatomy: Anatomy, protocol: Protocol) -> tuple[Matrices, Size]:
+def grid_matrices(anatomy: Anatomy, protocol: Protocol) -> tuple[Matrices, Size]:
+    """How the scanner's voxels collect the anatomy's, and their size."""
     new = protocol.voxel_size or anatomy.voxel_size
     thickness = protocol.slice_thickness or new[2]
     matrices = []

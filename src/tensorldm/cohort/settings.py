@@ -119,6 +119,8 @@ class ProtocolSettings(_Checked):
     motion_degrees: float = 0.0
     """Standard deviation of the head's turn about each axis between volumes."""
     motion_mm: float = 0.0
+    nonlinearity: float = 0.0
+    """Relative deviation of the gradients at 80 mm from the centre; the reference is fitted with it known."""
 
     def __post_init__(self) -> None:
         self._in_order("b0s", lowest=1.0)
@@ -127,7 +129,7 @@ class ProtocolSettings(_Checked):
         self._in_order("blur_mm", lowest=0.0)
         self._in_order("snr", lowest=1.0)
         self._at_least(1.0, "coils")
-        self._at_least(0.0, "motion_degrees", "motion_mm")
+        self._at_least(0.0, "motion_degrees", "motion_mm", "nonlinearity")
         if self.tilt_degrees is not None:
             self._in_order("tilt_degrees", lowest=0.0)
             if self.tilt_degrees[1] > 45.0:

@@ -12,7 +12,8 @@ import torch
 
 from tensorldm.batch import Batch
 from tensorldm.cohort.anatomy import Anatomy, AnatomySource
-from tensorldm.cohort.draws import Shape, uniform
+from tensorldm.cohort.axes import Shape
+from tensorldm.cohort.draws import uniform
 from tensorldm.cohort.measurement import measure
 from tensorldm.cohort.settings import CohortSettings
 from tensorldm.cohort.virtual import VirtualSubject, make_subject

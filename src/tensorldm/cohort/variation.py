@@ -1,7 +1,7 @@
 """What differs between heads of one shape: tissue diffusivity and anisotropy, ventricles, b=0 contrast, receive field.
 
 A compartment is free water as far as its own mean diffusivity says so; the rest of a voxel is grey or white matter
-as its tissue fractions say. Axes: k compartment, d tensor component (6), x y z space.
+as its tissue fractions say. Axes: k compartment, d tensor component (6), v voxel of the brain, x y z space.
 """
 
 from dataclasses import replace
@@ -11,10 +11,10 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from tensorldm.cohort.anatomy import TISSUES, Anatomy
-from tensorldm.cohort.axes import Matrices, along_axes, gaussian, interpolating
+from tensorldm.cohort.axes import along_axes, gaussian_matrices, interpolating_matrices
 from tensorldm.cohort.draws import smooth_field, uniform
 from tensorldm.cohort.settings import VariationSettings
-from tensorldm.cohort.warp import velocity_grid
+from tensorldm.cohort.warp import spread, velocity_grid
 from tensorldm.dti.eigen import eigenvalues
 
 CSF, GREY, WHITE = (TISSUES.index(name) for name in ("csf", "grey", "white"))
@@ -39,13 +39,15 @@ def vary_tissue(anatomy: Anatomy, settings: VariationSettings, *, generator: Gen
         for bounds in (settings.csf_diffusivity, settings.grey_diffusivity, settings.white_diffusivity)
     ]
     anisotropy = uniform(generator, settings.anisotropy)
-    texture = _field(anatomy, 2, TEXTURE_MM, generator)
-    water, tissue_factor = _water(anatomy.tensors), _tissue_factor(anatomy, factors)
-    rough = 1 + settings.diffusivity_texture * texture[0].clamp(-3, 3)
+    mask = anatomy.mask
+    texture = _field(anatomy, 2, TEXTURE_MM, generator)[:, mask].clamp(-3, 3)
+    tensors = anatomy.tensors[..., mask]
+    water, tissue_factor = _water(tensors), _tissue_factor(anatomy.tissue[:, mask], factors)
+    rough = 1 + settings.diffusivity_texture * texture[0]
     diffusivity = water * factors[CSF] + (1 - water) * tissue_factor * rough
-    stretch = anisotropy * (1 + settings.anisotropy_texture * texture[1].clamp(-3, 3))
-    tensors = scale_anisotropy(anatomy.tensors, water + (1 - water) * stretch)
-    return replace(anatomy, tensors=tensors * diffusivity[:, None])
+    stretch = anisotropy * (1 + settings.anisotropy_texture * texture[1])
+    tensors = scale_anisotropy(tensors, water + (1 - water) * stretch)
+    return replace(anatomy, tensors=spread(tensors * diffusivity[:, None], mask))
 
 
 def vary_signal(anatomy: Anatomy, settings: VariationSettings, *, generator: Generator) -> Anatomy:
@@ -56,9 +58,7 @@ def vary_signal(anatomy: Anatomy, settings: VariationSettings, *, generator: Gen
     return replace(anatomy, s0=anatomy.s0 * contrast * field.exp())
 
 
-def scale_anisotropy(
-    tensors: Float[Tensor, "k 6 x y z"], stretch: Float[Tensor, "k x y z"]
-) -> Float[Tensor, "k 6 x y z"]:
+def scale_anisotropy(tensors: Float[Tensor, "k 6 v"], stretch: Float[Tensor, "k v"]) -> Float[Tensor, "k 6 v"]:
     """Scale each tensor's deviation from its mean diffusivity, as far as its smallest eigenvalue allows."""
     mean = tensors[:, :3].mean(dim=1)
     smallest = eigenvalues(tensors.movedim(1, -1))[..., 2]
@@ -78,27 +78,28 @@ def ventricle_velocity(
     """
     amount = uniform(generator, settings.ventricles_mm)
     shape, voxel_size = velocity_grid(anatomy)
-    pairs = list(zip(anatomy.s0.shape, anatomy.voxel_size, shape, voxel_size, strict=True))
+    x, y, z = anatomy.s0.shape
+    device = anatomy.s0.device
     brain_and_csf = torch.stack([anatomy.mask.to(anatomy.s0.dtype), anatomy.tissue[CSF]])
-    coarse = along_axes(brain_and_csf, _three([interpolating((n, v), (m, w)) for n, v, m, w in pairs]))
-    deep = along_axes(coarse[:1], _three([gaussian(m, w, fwhm=DEEP_FWHM_MM) for *_, m, w in pairs]))
+    coarser = interpolating_matrices((x, y, z), anatomy.voxel_size, shape=shape, voxel_size=voxel_size, device=device)
+    coarse = along_axes(brain_and_csf, coarser)
+    deep = along_axes(coarse[:1], gaussian_matrices(shape, voxel_size, fwhm=DEEP_FWHM_MM, device=device))
     inner = coarse[1:] * (deep > DEEP_COVER * deep.max())
-    smooth = along_axes(inner, _three([gaussian(m, w, fwhm=WALL_FWHM_MM) for *_, m, w in pairs]))[0]
+    smooth = along_axes(inner, gaussian_matrices(shape, voxel_size, fwhm=WALL_FWHM_MM, device=device))[0]
     slope: Tensor = torch.stack(torch.gradient(smooth, spacing=list(voxel_size), dim=(0, 1, 2)))
     steepest = slope.norm(dim=0).max()
     velocity: Tensor = slope * (amount / steepest.clamp(min=FLATTEST_SLOPE_PER_MM))
     return velocity
 
 
-def _water(tensors: Float[Tensor, "k 6 x y z"]) -> Float[Tensor, "k x y z"]:
+def _water(tensors: Float[Tensor, "k 6 v"]) -> Float[Tensor, "k v"]:
     """How far each compartment is free water, 0 to 1."""
     mean = tensors[:, :3].mean(dim=1)
     return ((mean - WATER_FROM_MM2_PER_S) / (WATER_TO_MM2_PER_S - WATER_FROM_MM2_PER_S)).clamp(0, 1)
 
 
-def _tissue_factor(anatomy: Anatomy, factors: list[float]) -> Float[Tensor, "x y z"]:
-    grey, white = anatomy.tissue[GREY], anatomy.tissue[WHITE]
-    share = white / (grey + white).clamp(min=1e-6)
+def _tissue_factor(tissue: Float[Tensor, "3 v"], factors: list[float]) -> Float[Tensor, " v"]:
+    share = tissue[WHITE] / (tissue[GREY] + tissue[WHITE]).clamp(min=1e-6)
     return factors[GREY] + (factors[WHITE] - factors[GREY]) * share
 
 
@@ -112,8 +113,3 @@ def _field(anatomy: Anatomy, channels: int, spacing_mm: float, generator: Genera
         generator=generator,
         device=anatomy.s0.device,
     )
-
-
-def _three(matrices: list[Tensor]) -> Matrices:
-    x, y, z = matrices
-    return x, y, z

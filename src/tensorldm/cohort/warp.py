@@ -15,8 +15,9 @@ from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
 from tensorldm.cohort.anatomy import Anatomy, Bundle
+from tensorldm.cohort.axes import Shape, Size
 from tensorldm.cohort.deformation import Deformation, pull_back, sample
-from tensorldm.cohort.draws import Shape, Size, rotation, smooth_field, uniform
+from tensorldm.cohort.draws import rotation, smooth_field, uniform
 from tensorldm.cohort.reorientation import MIRROR_SIGNS, carry, determinant, reorient
 from tensorldm.cohort.settings import Reorientation, WarpSettings
 from tensorldm.components import COLUMNS, ROWS
@@ -89,10 +90,10 @@ def warp_anatomy(
     turned = reorient(packed, jacobian, how=reorientation)
     return replace(
         anatomy,
-        tensors=_spread(turned.transpose(1, 2), mask),
-        fractions=_spread(shares / whole, mask),
-        s0=_spread(rest[0] / covered, mask),
-        tissue=_spread(rest[1:] / covered, mask),
+        tensors=spread(turned.transpose(1, 2), mask),
+        fractions=spread(shares / whole, mask),
+        s0=spread(rest[0] / covered, mask),
+        tissue=spread(rest[1:] / covered, mask),
         mask=mask,
         voxel_size=deformation.voxel_size,
         bundles=_warp_bundles(anatomy, deformation, mask) if with_bundles else {},
@@ -170,10 +171,10 @@ def _warp_bundle(
     sampled = sample(channels, there, voxel_size=voxel_size)[:, :, 0, 0]
     inside = sampled[0] >= 0.5
     directions = carry(principal_direction(sampled[1:].T), jacobian) * inside[:, None]
-    return Bundle(mask=_spread(inside, mask), directions=_spread(directions.T, mask))
+    return Bundle(mask=spread(inside, mask), directions=spread(directions.T, mask))
 
 
-def _spread(values: Tensor, mask: Bool[Tensor, "x y z"]) -> Tensor:
+def spread(values: Tensor, mask: Bool[Tensor, "x y z"]) -> Tensor:
     """Values at the brain's voxels (last axis) laid out on the grid, zero elsewhere."""
     volume = values.new_zeros(*values.shape[:-1], *mask.shape)
     volume[..., mask] = values

@@ -220,3 +220,14 @@ def test_the_sparse_input_is_four_of_the_volumes_of_the_reference(helical_anatom
     measured = measure(result, shape=(30, 34, 32), voxel_size=(2.0, 2.0, 2.0))
     assert torch.equal(measured.dwi[:, measured.mask].T, result.signal[:, list(result.protocol.sparse)])
     assert not torch.equal(measured.reference, measured.clean)
+
+
+def test_deviating_gradients_bend_the_plain_fit_and_the_fit_that_knows_them_is_exact(helical_anatomy):
+    result = scanned(helical_anatomy, protocol_of(snr=INF, nonlinearity=0.3))
+    measured = measure(result, shape=(30, 34, 32), voxel_size=(2.0, 2.0, 2.0))
+    pure = helical_anatomy.fractions[0] > 0.99999
+    truth = helical_anatomy.tensors[0][:, pure]
+    plain, _ = fit_ols(result.signal, result.protocol.bvals, result.protocol.directions)
+    error = (plain.T[:, pure[helical_anatomy.mask]] - truth).abs().max()
+    assert error > 5e-5
+    assert torch.allclose(measured.clean[:, pure], truth, atol=5e-7)
