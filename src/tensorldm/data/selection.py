@@ -169,7 +169,7 @@ def _best_of_all(rows: Float[ndarray, "n 6"], count: int) -> tuple[int, ...]:
 
 
 def _greedy(rows: Float[ndarray, "n 6"], count: int) -> tuple[int, ...]:
-    """Take in turn the direction that adds most volume to what is spanned: pivoted QR while it grows, then condition."""
+    """Take in turn the direction that adds most to what is spanned; once six are, the one of lowest condition."""
     chosen: list[int] = []
     rest = rows.copy()
     while len(chosen) < min(count, rows.shape[1]):

@@ -161,13 +161,21 @@ class Store:
 
     def journal(self) -> dict[str, Entry]:
         """Entries of all subjects that are written whole; a damaged entry counts as not there."""
-        found = {}
-        for path in sorted((self.folder / "journal").glob("*.json")):
-            with suppress(ValidationError, OSError):
-                entry = Entry.model_validate_json(path.read_bytes())
-                if self._file(entry.name).is_file():
-                    found[entry.name] = entry
-        return found
+        names = sorted(path.stem for path in (self.folder / "journal").glob("[!.]*.json"))
+        return {name: entry for name in names if (entry := self.journal_entry(name))}
+
+    def journal_entry(self, name: str) -> Entry | None:
+        """The entry of one subject, if it is written whole."""
+        with suppress(ValidationError, OSError):
+            entry = Entry.model_validate_json((self.folder / "journal" / f"{name}.json").read_bytes())
+            if entry.name == name and self._file(name).is_file():
+                return entry
+        return None
+
+    def forget(self, name: str) -> None:
+        """Take a subject out of the journal; its file stays until it is written anew."""
+        with suppress(OSError):
+            (self.folder / "journal" / f"{name}.json").unlink()
 
     def write_index(self, splits: Mapping[str, Split], *, seed: int) -> "Store":
         """Rebuild ``store.json`` from the journal: every subject that has a split."""

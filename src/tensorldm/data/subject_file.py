@@ -99,7 +99,10 @@ def _read_box(file: Any, name: str, corner: tuple[int, int, int], size: tuple[in
 
 
 def _about(file: Any) -> dict[str, Any]:
-    about = json.loads((file.metadata() or {}).get(METADATA, "{}"))
+    try:
+        about = json.loads((file.metadata() or {}).get(METADATA, "{}"))
+    except ValueError:  # not written by us
+        return {}
     return about if isinstance(about, dict) else {}
 
 
@@ -114,5 +117,5 @@ def _opened(path: Path) -> Iterator[Any]:
                     "Prepare the scan again."
                 )
             yield file
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
+    except (OSError, SafetensorError) as error:
         raise DataError(f"{path}: the prepared subject cannot be read ({error}). Run prepare again.") from error

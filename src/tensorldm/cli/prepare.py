@@ -1,0 +1,98 @@
+"""``tensorldm prepare``: raw scans to a store of prepared subjects."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tensorldm import __version__
+from tensorldm.cli.main import app
+
+if TYPE_CHECKING:
+    from tensorldm.data.prepare import Outcome
+    from tensorldm.data.store import Store
+
+SOME_FAILED = 1
+
+
+@app.command()
+def prepare(
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="SOURCE...", help="HCP trees, BIDS datasets, or 4D NIfTI files.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the store; an existing one is added to.")],
+    config: Annotated[str, typer.Option(help="A preset's name or a YAML file.")] = "prepare",
+    overrides: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")] = None,
+    manifest: Annotated[
+        Path | None, typer.Option(help="Tab-separated name, person, split: pins scans to persons and splits.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes; each needs memory for one series.")] = 1,
+    split_seed: Annotated[int, typer.Option(help="Seed of the split into train, validation and test.")] = 0,
+) -> None:
+    """Prepare scans for training: choose volumes, resample, fit the reference tensor, store.
+
+    Running again does only what is missing. Exit code 0: every scan is in the store; 1: some are not, each named
+    with its reason; 2: none is.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from tensorldm.config.prepare import PrepareConfig
+    from tensorldm.config.reading import read_config
+    from tensorldm.data.prepare import check_all, check_seed, finish, gather, plan, prepare_all, refuse_if_none
+    from tensorldm.data.splits import read_manifest
+    from tensorldm.data.store import Store
+
+    settings = read_config(PrepareConfig, config, overrides or [])
+    pins = read_manifest(manifest) if manifest else {}
+    jobs = plan(gather(sources), pins)
+    if not manifest and sum(not source.is_dir() for source in sources) > 1:
+        typer.echo(
+            "note: scans given as files count as of different persons; join those of one person with --manifest.",
+            err=True,
+        )
+    good, outcomes = check_all(jobs, settings)
+    _tell_bugs(outcomes)
+    refuse_if_none(outcomes, len(jobs))
+    store = Store.create(out, settings=settings.model_dump(mode="json"), made_by=f"tensorldm {__version__}")
+    check_seed(store, split_seed)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, transient=True) as progress:
+        task = progress.add_task("preparing", total=len(good))
+        for outcome in prepare_all(good, store, config=settings, workers=workers):
+            outcomes.append(outcome)
+            _tell_bugs([outcome])
+            progress.update(task, advance=1, description=outcome.name)
+    store = finish(store, pins, seed=split_seed)
+    refuse_if_none(outcomes, len(jobs))
+    _show(outcomes, store)
+    if any(outcome.state == "failed" for outcome in outcomes):
+        raise typer.Exit(SOME_FAILED)
+
+
+def _tell_bugs(outcomes: Sequence["Outcome"]) -> None:
+    for outcome in outcomes:
+        if outcome.traceback:
+            typer.echo(outcome.traceback, err=True)
+
+
+def _show(outcomes: Sequence["Outcome"], store: "Store") -> None:
+    """A table of what needs a look, and the sums."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(stderr=False)
+    table = Table("scan", "state", "what to know", show_lines=True)
+    for outcome in sorted(outcomes, key=lambda each: (each.state != "failed", each.name)):
+        for word in (outcome.problem, *outcome.warnings):
+            if word:
+                table.add_row(outcome.name, outcome.state, word)
+    if table.row_count:
+        console.print(table, markup=False)
+    states = Counter(outcome.state for outcome in outcomes)
+    console.print(", ".join(f"{states[s]} {s}" for s in ("prepared", "kept", "failed") if states[s]), markup=False)
+    splits = Counter(store.index.splits.values())
+    shares = ", ".join(f"{splits[split]} {split}" for split in ("train", "validation", "test"))
+    persons = len({entry.record.person for entry in store.index.entries})
+    console.print(f"{store.folder}: {len(store.names)} subjects of {persons} persons ({shares})", markup=False)
