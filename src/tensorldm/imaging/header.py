@@ -29,7 +29,8 @@ DEFLATE_LIMIT = 1032
 """No gzip file unpacks to more than this many times its size."""
 UNKNOWN_CODE, ALIGNED_CODE = 0, 2
 
-_BROKEN = (OSError, EOFError, ValueError, OverflowError, zlib.error, ImageFileError, HeaderDataError)
+_BROKEN = (OSError, EOFError, ValueError, KeyError, OverflowError, zlib.error, ImageFileError, HeaderDataError)
+"""KeyError: nibabel looks up the code of the data type in a table."""
 
 
 class Header(NamedTuple):

@@ -6,6 +6,7 @@ not keep the others from being prepared. Each scan knows whose head it is, so th
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,10 +126,10 @@ def list_files(images: Iterable[Path]) -> list[ScanFiles]:
 
 
 def _listed(image: Path, name: str) -> ScanFiles:
-    if not image.is_file():
-        raise DataError(f"{image}: there is no such file. Check the path.")
-    files = find_gradients(image)
-    bval, bvec = files if isinstance(files, FslFiles) else (None, None)
+    bval, bvec = None, None
+    with suppress(DataError):  # told by read_gradients, when the scan is read
+        files = find_gradients(image)
+        bval, bvec = files if isinstance(files, FslFiles) else (None, None)
     return ScanFiles(name, _entities(name).get("sub", name), image, bval, bvec, json=find_json(image))
 
 
