@@ -23,10 +23,11 @@ USER_ERROR = 2
 INTERRUPTED = 130
 
 
-def _print_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> bool:
     if wanted:
         typer.echo(f"tensorldm {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()
