@@ -14,7 +14,7 @@ import torch
 
 from tensorldm.dti.maps import mean_diffusivity
 from tensorldm.errors import DataError
-from tensorldm.evaluation.measures import Field, Mask, measure, measure_reference
+from tensorldm.evaluation.measures import Field, Mask, Prepared, measure, measure_reference, prepare
 from tensorldm.evaluation.table import Row
 from tensorldm.imaging.nifti import read_mask, stem
 from tensorldm.imaging.tensor_files import read_convention, read_provenance, read_tensor
@@ -34,8 +34,7 @@ class Target:
     subject: str
     space: Space
     box: tuple[slice, slice, slice]
-    field: Field
-    mask: Mask
+    prepared: Prepared
 
 
 def evaluate_files(
@@ -53,13 +52,14 @@ def evaluate_files(
     """
     methods = name_methods(predictions)
     target = _read_target(reference, mask=mask, convention=convention, subject=subject)
-    rows = [Row(REFERENCE, target.subject, *figure) for figure in measure_reference(target.field, target.mask)]
+    rows = [Row(REFERENCE, target.subject, *figure) for figure in measure_reference(target.prepared)]
     for path, method in zip(predictions, methods, strict=True):
         image = read_tensor(path, convention=read_convention(path, default=convention))
         _check_grid(path, image.space, reference, target.space)
         field = _cropped(image, target.box)
-        _check_field(path, field, target.mask)
-        rows += [Row(method, target.subject, *figure) for figure in measure(target.field, field, target.mask)]
+        _check_field(path, field, target.prepared.mask)
+        prediction = prepare(field, target.prepared.mask)
+        rows += [Row(method, target.subject, *figure) for figure in measure(target.prepared, prediction)]
     return rows
 
 
@@ -90,15 +90,14 @@ def _read_target(reference: Path, *, mask: Path | None, convention: str | None, 
     if not inside.any():
         raise DataError(f"{mask_path}: the mask is empty. Give a mask that covers the brain.")
     box = _box(inside)
-    target = Target(
+    field, mask_inside = _cropped(image, box), torch.from_numpy(inside[box].copy())
+    _check_field(reference, field, mask_inside)
+    return Target(
         subject=subject or known.subject or stem(reference),
         space=image.space,
         box=box,
-        field=_cropped(image, box),
-        mask=torch.from_numpy(inside[box].copy()),
+        prepared=prepare(field, mask_inside),
     )
-    _check_field(reference, target.field, target.mask)
-    return target
 
 
 def _find_mask(reference: Path) -> Path:

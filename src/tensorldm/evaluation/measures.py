@@ -3,7 +3,8 @@
 Both fields are packed, mm²/s, in the same image axes. The quantities and metrics named here are those of the table.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -26,6 +27,7 @@ COMPONENT_NAMES = tuple(f"D{name}" for name in COMPONENTS)
 MAP_NAMES = tuple(MAP_RANGES)
 
 Field = Float[Tensor, "x y z 6"]
+Image = Float[Tensor, "x y z"]
 Mask = Bool[Tensor, "x y z"]
 
 
@@ -42,44 +44,59 @@ def sensitivity_name(floor: float) -> str:
     return f"{LEM}_floor_{floor:g}"
 
 
-def measure(reference: Field, prediction: Field, mask: Mask) -> list[Figure]:
-    """All figures of a prediction; ``mask`` must not be empty."""
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A tensor field with its maps, computed once however often it is compared."""
+
+    field: Field
+    mask: Mask
+    maps: Mapping[str, tuple[Image, ...]]
+    """By name, each as its channels: one, or three for colour FA; zero outside the mask."""
+
+
+def prepare(field: Field, mask: Mask) -> Prepared:
+    """The maps of a field; only the mask's voxels are worked on."""
+    inside = field[mask]
+    channels = {
+        "MD": (mean_diffusivity(inside),),
+        "RD": (radial_diffusivity(inside),),
+        "FA": (fractional_anisotropy(inside),),
+        "colour FA": colour_fa(inside).unbind(dim=-1),
+    }
+    return Prepared(field, mask, {name: tuple(_on_grid(c, mask) for c in channels[name]) for name in MAP_NAMES})
+
+
+def measure(reference: Prepared, prediction: Prepared) -> list[Figure]:
+    """All figures of a prediction in the reference's mask, which must not be empty."""
     return [
-        *_measure_components(reference, prediction, mask),
-        *_measure_maps(reference, prediction, mask),
-        *_measure_tensors(reference, prediction, mask),
+        *_measure_components(reference, prediction),
+        *_measure_maps(reference, prediction),
+        *_measure_tensors(reference.field, prediction.field, reference.mask),
     ]
 
 
-def measure_reference(reference: Field, mask: Mask) -> list[Figure]:
+def measure_reference(reference: Prepared) -> list[Figure]:
     """What is worth knowing of the reference itself: the size of the mask and its own violations."""
     return [
-        Figure(TENSOR, MASK_VOXELS, float(mask.sum())),
-        Figure(TENSOR, SPD_VIOLATIONS, spd_violation_rate(reference, mask).item()),
+        Figure(TENSOR, MASK_VOXELS, float(reference.mask.sum())),
+        Figure(TENSOR, SPD_VIOLATIONS, spd_violation_rate(reference.field, reference.mask).item()),
     ]
 
 
-def _measure_components(reference: Field, prediction: Field, mask: Mask) -> Iterator[Figure]:
+def _measure_components(reference: Prepared, prediction: Prepared) -> Iterator[Figure]:
     for d, (name, data_range) in enumerate(zip(COMPONENT_NAMES, COMPONENT_RANGES, strict=True)):
-        yield from _measure_image(name, [(reference[..., d], prediction[..., d])], mask, data_range)
+        pair = (reference.field[..., d], prediction.field[..., d])
+        yield from _measure_image(name, [pair], reference.mask, data_range)
 
 
-def _measure_maps(reference: Field, prediction: Field, mask: Mask) -> Iterator[Figure]:
+def _measure_maps(reference: Prepared, prediction: Prepared) -> Iterator[Figure]:
     for name, data_range in MAP_RANGES.items():
-        pairs = list(zip(_channels(name, reference), _channels(name, prediction), strict=True))
-        yield from _measure_image(name, pairs, mask, data_range)
+        pairs = list(zip(reference.maps[name], prediction.maps[name], strict=True))
+        yield from _measure_image(name, pairs, reference.mask, data_range)
 
 
-def _channels(name: str, field: Field) -> list[Float[Tensor, "x y z"]]:
-    """A map as a list of images: one, or three for colour FA."""
-    if name == "colour FA":
-        return list(colour_fa(field).unbind(dim=-1))
-    scalar = {"MD": mean_diffusivity, "RD": radial_diffusivity, "FA": fractional_anisotropy}[name]
-    return [scalar(field)]
-
-
-def _measure_image(name: str, pairs: list[tuple[Tensor, Tensor]], mask: Mask, data_range: float) -> Iterator[Figure]:
-    """NMSE, PSNR and SSIM, averaged over the channels. [choice: colour-fa]"""
+def _measure_image(name: str, pairs: list[tuple[Image, Image]], mask: Mask, data_range: float) -> Iterator[Figure]:
+    """NMSE, PSNR and SSIM, averaged over the channels [choice: colour-fa]."""
     yield Figure(name, NMSE, _mean([nmse(a, b, mask) for a, b in pairs]))
     yield Figure(name, PSNR, _mean([psnr(a, b, mask, data_range=data_range) for a, b in pairs]))
     yield Figure(name, SSIM, _mean([ssim(a, b, mask, data_range=data_range) for a, b in pairs]))
@@ -92,9 +109,15 @@ def _measure_tensors(reference: Field, prediction: Field, mask: Mask) -> Iterato
     yield Figure(TENSOR, OFF_DIAGONAL_LEM, off_diagonal_lem(reference, prediction, mask).item())
     yield Figure(TENSOR, SPD_VIOLATIONS, spd_violation_rate(prediction, mask).item())
     angles = v1_angles(reference, prediction, mask)
-    # torch's median takes the lower of the two middle values; NaN where no voxel is anisotropic enough.
+    # Not torch.median, which takes the lower of the two middle values. NaN where no voxel is anisotropic enough.
     yield Figure(TENSOR, V1_MEDIAN, angles.quantile(0.5).item() if len(angles) else float("nan"))
     yield Figure(TENSOR, V1_MEAN, angles.mean().item())
+
+
+def _on_grid(values: Float[Tensor, " voxels"], mask: Mask) -> Image:
+    image = values.new_zeros(mask.shape)
+    image[mask] = values
+    return image
 
 
 def _mean(values: list[Tensor]) -> float:
