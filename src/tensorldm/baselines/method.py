@@ -1,7 +1,7 @@
 """The contract of every method, ours and its rivals: a scan in, a tensor on the same grid out."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float
 from numpy import ndarray
@@ -19,6 +19,7 @@ class Estimate:
     """Indices from 0: whoever reads the file can see what the method was allowed to see."""
 
 
+@runtime_checkable
 class Method(Protocol):
     """Anything that makes a tensor from a scan."""
 

@@ -9,6 +9,8 @@ from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
+from tensorldm.data.reference import SIGNAL_FLOOR
+from tensorldm.dti.intensity import robust_b0_scale
 from tensorldm.errors import DataError
 from tensorldm.imaging.gradients import GradientTable, read_gradients
 from tensorldm.imaging.mask import find_brain, mean_b0, read_brain_mask
@@ -26,10 +28,20 @@ class Scan:
     mask: MaskImage
     space: Space
 
+    @property
+    def signal_floor(self) -> float:
+        """The least signal that is believed, in the scan's units [choice: signal-floor]."""
+        b0 = self.signal[..., list(self.gradients.b0_indices)].mean(axis=-1)
+        return SIGNAL_FLOOR * robust_b0_scale(torch.from_numpy(b0), torch.from_numpy(self.mask)).item()
+
     def inside(self, volumes: tuple[int, ...]) -> tuple[Float[Tensor, "voxels n"], BVals, Directions]:
-        """Signal of the mask voxels in the chosen volumes with their gradients, in double precision."""
+        """Signal of the mask voxels in the chosen volumes with their gradients, in double precision.
+
+        Raised to the floor, the same for every method: the zeros that scanners write would else become diffusivities
+        of seven times free water, and a few hundred of them would decide every PSNR.
+        """
         table = self.gradients.select(volumes)
-        signal = self.signal[self.mask][:, list(volumes)].astype(np.float64)
+        signal = self.signal[self.mask][:, list(volumes)].astype(np.float64).clip(min=self.signal_floor)
         return (
             torch.from_numpy(signal),
             torch.from_numpy(table.bvals.copy()),

@@ -94,3 +94,19 @@ def test_too_few_directions_for_a_method_is_told(truth):
 def test_an_unknown_method_is_told_with_the_known_ones():
     with pytest.raises(ConfigError, match=r"'ADE'.*ade, ade-literal, minimum-norm, ols-6, ols-12"):
         analytic_method("ADE")
+
+
+@pytest.mark.parametrize("method", [REFERENCE, *ANALYTIC.values()], ids=lambda m: m.name)
+def test_a_zero_that_the_scanner_wrote_stays_a_plausible_diffusivity(method, truth):
+    scan = scan_of(truth)
+    broken = scan.signal.copy()
+    broken[1, 1, 1, 1:5] = 0.0
+    estimate = method.reconstruct(Scan(broken, scan.gradients, scan.mask, scan.space))
+    assert np.abs(estimate.packed[1, 1, 1]).max() < 1e-2
+
+
+def test_the_signal_floor_follows_the_scanners_units(truth):
+    scan = scan_of(truth)
+    louder = Scan(scan.signal * 50, scan.gradients, scan.mask, scan.space)
+    assert louder.signal_floor == pytest.approx(50 * scan.signal_floor)
+    assert scan.signal_floor == pytest.approx(0.7, rel=1e-5)

@@ -1,0 +1,1 @@
+"""Tables of the paper and beyond, each made by one command."""
