@@ -1,0 +1,140 @@
+"""The main job on an embedded default: a virtual subject, its four-volume scan, a tensor from it, and how good it is.
+
+Everything goes through files, as with a real scan, so the folder it leaves is an example of each format.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from tensorldm.baselines.analytic import analytic_method
+from tensorldm.baselines.method import Method
+from tensorldm.baselines.scan import Scan, read_scan
+from tensorldm.batch import Batch
+from tensorldm.cohort.procedural import ProceduralSource
+from tensorldm.cohort.settings import CohortSettings, WarpSettings
+from tensorldm.cohort.stream import VirtualStream
+from tensorldm.errors import ToolError
+from tensorldm.evaluation.evaluate import evaluate_files
+from tensorldm.evaluation.table import Row, write_table
+from tensorldm.imaging.atomic import write_json
+from tensorldm.imaging.gradients import GradientTable, write_fsl
+from tensorldm.imaging.map_files import write_maps
+from tensorldm.imaging.nifti import write_mask, write_volume
+from tensorldm.imaging.tensor_files import Provenance, read_tensor, write_tensor
+from tensorldm.imaging.volume import Space, Volume
+from tensorldm.report.figures import draw_overview
+
+BEST_METHOD = "minimum-norm"
+"""What reconstructs the demo's scan; a trained model takes its place once its weights ship."""
+RIVAL = "ade"
+CALM_POSE = WarpSettings(rotation_degrees=5.0, mirror=False)
+"""A patient who lies straight: the picture's three planes then look as one knows them."""
+FIELD_OF_VIEW_MM = (192.0, 224.0, 192.0)
+SIGNAL_UNITS = 1000.0
+"""Brightness of the typical b=0 voxel, as scanners would have it."""
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demo found and where it lies."""
+
+    subject: str
+    rows: list[Row]
+    scan: Path
+    tensor: Path
+    table: Path
+    picture: Path | None
+    remark: str | None
+    """Why there is no picture."""
+
+
+def run_demo(out: Path, *, seed: int, voxel_size: float, tell: Callable[[str], None]) -> DemoResult:
+    """Make a virtual subject, reconstruct its four volumes and measure the result; ``tell`` hears of each step."""
+    tell("making a virtual subject and scanning it")
+    batch = make_virtual_scan(seed, voxel_size=voxel_size)
+    space = centred_space(batch)
+    subject = batch.subjects[0]
+    dwi, mask = _write_scan(out / "scan", batch, space=space)
+    reference = out / "reference" / "tensor.nii.gz"
+    truth = _channels_last(batch.components[0].numpy())
+    _write_field(reference, truth, space=space, origin=Provenance("ols-90", subject, mask))
+
+    tell(f"reconstructing four volumes with {BEST_METHOD}")
+    scan = read_scan(dwi, mask=mask)
+    tensors = [
+        _reconstruct(analytic_method(name), scan, subject, out / name / "tensor.nii.gz", mask)
+        for name in (BEST_METHOD, RIVAL)
+    ]
+    write_maps(reference.parent, truth, space=space, mask=scan.mask)
+    write_maps(tensors[0].parent, read_tensor(tensors[0]).data, space=space, mask=scan.mask)
+
+    tell("measuring it against the fit from all 90 directions")
+    rows = evaluate_files(reference, tensors)
+    table = out / "table.csv"
+    write_table(table, rows)
+    picture, remark = _try_to_draw(out / "overview.png", scan, reference, tensors[0])
+    return DemoResult(subject, rows, dwi, tensors[0], table, picture, remark)
+
+
+def make_virtual_scan(seed: int, *, voxel_size: float) -> Batch:
+    """One head of the test split, scanned with 18 b=0 and 90 directions, of which four volumes are kept."""
+    x, y, z = (round(side / voxel_size) for side in FIELD_OF_VIEW_MM)
+    source = ProceduralSource(split="test", shape=(x, y, z), voxel_size=(voxel_size,) * 3, bundles=())
+    head = source.names[seed % len(source.names)]
+    stream = VirtualStream.from_source(source, [head], settings=CohortSettings(warp=CALM_POSE))
+    return stream.batch(seed=seed, position=0, size=1)
+
+
+def centred_space(batch: Batch) -> Space:
+    """A RAS grid with the world's origin in its middle."""
+    x, y, z = batch.mask.shape[1:]
+    size = batch.voxel_size[0].numpy().astype(np.float64)
+    affine = np.diag([*size, 1.0])
+    affine[:3, 3] = -size * (np.array([x, y, z]) - 1) / 2
+    return Space((x, y, z), affine)
+
+
+def _write_scan(folder: Path, batch: Batch, *, space: Space) -> tuple[Path, Path]:
+    """The four volumes as a scanner's converter would leave them; gives the series and the mask."""
+    dwi, mask = folder / "dwi.nii.gz", folder / "mask.nii.gz"
+    series = _channels_last(batch.dwi[0].numpy()) * SIGNAL_UNITS
+    bvals, directions = batch.bvals[0].double().numpy(), batch.directions[0].double().numpy()
+    lengths = np.linalg.norm(directions, axis=1, keepdims=True)
+    # From single precision: unit length again to the last digit.
+    gradients = GradientTable(bvals, directions / np.where(lengths > 0, lengths, 1))
+    write_volume(dwi, Volume(series.astype(np.float32), space))
+    write_fsl(folder / "dwi.bval", folder / "dwi.bvec", gradients=gradients, space=space)
+    write_json(folder / "dwi.json", {"Manufacturer": "tensorldm (simulated)", "Subject": batch.subjects[0]})
+    write_mask(mask, batch.mask[0].numpy(), space=space)
+    return dwi, mask
+
+
+def _reconstruct(method: Method, scan: Scan, subject: str, path: Path, mask: Path) -> Path:
+    estimate = method.reconstruct(scan)
+    _write_field(
+        path, estimate.packed, space=scan.space, origin=Provenance(method.name, subject, mask, estimate.volumes)
+    )
+    return path
+
+
+def _write_field(path: Path, packed: Float[ndarray, "x y z 6"], *, space: Space, origin: Provenance) -> None:
+    write_tensor(path, packed, space=space, notes=origin.notes_for(path))
+
+
+def _try_to_draw(path: Path, scan: Scan, reference: Path, tensor: Path) -> tuple[Path | None, str | None]:
+    """The overview; without the drawing library the demo goes on."""
+    fields = {"reference": read_tensor(reference).data, BEST_METHOD: read_tensor(tensor).data}
+    try:
+        draw_overview(path, scan.signal[..., 0], tensors=fields, space=scan.space, mask=scan.mask)
+    except ToolError as error:
+        return None, str(error)
+    return path, None
+
+
+def _channels_last(volumes: Float[ndarray, "c x y z"]) -> Float[ndarray, "x y z c"]:
+    return np.ascontiguousarray(np.moveaxis(volumes, 0, -1))
