@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from numpy import ndarray
 
-from tensorldm.imaging.volume import Space
+from tensorldm.imaging.volume import MovedMask, Space
 from tensorldm.shapes import MaskImage
 
 
@@ -29,21 +29,21 @@ class Box:
         """Images in the target's box."""
         return _windowed(data, self.start, shape=self.target.shape)
 
-    def inverse(self, data: Float[ndarray, "u v w *n"], mask: MaskImage) -> Float[ndarray, "x y z *n"]:
+    def inverse(self, data: Float[ndarray, "u v w *n"], mask: MovedMask) -> Float[ndarray, "x y z *n"]:
         """Images in the source's box, zero where they had been cropped."""
         del mask
         return _windowed(data, self._back, shape=self.source.shape)
 
-    def forward_mask(self, mask: MaskImage) -> MaskImage:
+    def forward_mask(self, mask: MaskImage) -> MovedMask:
         """A mask in the target's box."""
         return _windowed(mask, self.start, shape=self.target.shape)
 
-    def inverse_mask(self, mask: MaskImage) -> MaskImage:
+    def inverse_mask(self, mask: MovedMask) -> MaskImage:
         """A mask in the source's box."""
         return _windowed(mask, self._back, shape=self.source.shape)
 
     def inverse_tensor(
-        self, packed: Float[ndarray, "u v w 6"], mask: MaskImage, *, within: MaskImage
+        self, packed: Float[ndarray, "u v w 6"], mask: MovedMask, *, within: MaskImage
     ) -> Float[ndarray, "x y z 6"]:
         """Tensors in the source's box, zero where they had been cropped."""
         del mask, within

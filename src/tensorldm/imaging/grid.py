@@ -16,7 +16,7 @@ from tensorldm.imaging.grad_dev import turned_deviations
 from tensorldm.imaging.gradient_table import GradientTable
 from tensorldm.imaging.reorient import to_ras
 from tensorldm.imaging.resample import WORKING_VOXEL_MM, to_voxel_size
-from tensorldm.imaging.volume import Space, Volume
+from tensorldm.imaging.volume import MovedMask, Space, Volume
 from tensorldm.shapes import MaskImage
 
 
@@ -43,20 +43,20 @@ class Step(Protocol):
         """Signals to the target."""
         ...
 
-    def inverse(self, data: Float[ndarray, "u v w *n"], mask: MaskImage) -> Float[ndarray, "x y z *n"]:
+    def inverse(self, data: Float[ndarray, "u v w *n"], mask: MovedMask) -> Float[ndarray, "x y z *n"]:
         """Maps to the source, from inside a mask on the target."""
         ...
 
-    def forward_mask(self, mask: MaskImage) -> MaskImage:
+    def forward_mask(self, mask: MaskImage) -> MovedMask:
         """A mask to the target."""
         ...
 
-    def inverse_mask(self, mask: MaskImage) -> MaskImage:
+    def inverse_mask(self, mask: MovedMask) -> MaskImage:
         """A mask to the source."""
         ...
 
     def inverse_tensor(
-        self, packed: Float[ndarray, "u v w 6"], mask: MaskImage, *, within: MaskImage
+        self, packed: Float[ndarray, "u v w 6"], mask: MovedMask, *, within: MaskImage
     ) -> Float[ndarray, "x y z 6"]:
         """Tensors to the source and its image axes, from inside ``mask`` to inside ``within``."""
         ...
@@ -106,7 +106,7 @@ class Grid:
             data = step.forward(data)
         return Volume(data, self.working)
 
-    def forward_mask(self, mask: MaskImage) -> MaskImage:
+    def forward_mask(self, mask: MaskImage) -> MovedMask:
         """A mask from the native to the working grid."""
         for step in self.steps:
             mask = step.forward_mask(mask)
@@ -121,7 +121,7 @@ class Grid:
         moved = self.forward(field)
         return moved.with_data(turned_deviations(moved.data, self.turn))
 
-    def inverse(self, volume: Volume, mask: MaskImage) -> Volume:
+    def inverse(self, volume: Volume, mask: MovedMask) -> Volume:
         """Scalar maps from the working to the native grid, from inside a mask on the working grid."""
         data = volume.data
         for step in reversed(self.steps):
@@ -129,13 +129,13 @@ class Grid:
             mask = step.inverse_mask(mask)
         return Volume(data, self.native)
 
-    def inverse_mask(self, mask: MaskImage) -> MaskImage:
+    def inverse_mask(self, mask: MovedMask) -> MaskImage:
         """A mask from the working to the native grid."""
         for step in reversed(self.steps):
             mask = step.inverse_mask(mask)
         return mask
 
-    def inverse_tensor(self, volume: Volume, mask: MaskImage, *, within: MaskImage | None = None) -> Volume:
+    def inverse_tensor(self, volume: Volume, mask: MovedMask, *, within: MaskImage | None = None) -> Volume:
         """Tensors from the working to the native grid and its image axes; zero outside ``within``.
 
         ``mask`` is on the working grid, ``within`` on the native one; without it, ``mask`` brought there.

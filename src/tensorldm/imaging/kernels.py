@@ -11,6 +11,8 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 
 Weights = Float[ndarray, "new old"]
+Operator = tuple[Float[ndarray, "u x"], Float[ndarray, "v y"], Float[ndarray, "w z"]]
+"""One matrix of weights per axis: from x y z voxels to u v w."""
 Kernel = Callable[[Float[ndarray, " new"], int], Weights]
 """From positions in old voxels, and the number of old voxels, to weights."""
 
@@ -47,9 +49,7 @@ def blur_weights(num: int, *, old_mm: float, new_mm: float) -> Weights:
     return _gathered(np.broadcast_to(gaussian / gaussian.sum(), offsets.shape), offsets, num)
 
 
-def apply_weights(
-    data: Float[ndarray, "x y z *n"], weights: tuple[Weights, Weights, Weights]
-) -> Float[ndarray, "u v w *n"]:
+def apply_weights(data: Float[ndarray, "x y z *n"], weights: Operator) -> Float[ndarray, "u v w *n"]:
     """Resample all three axes; the shortest result first would be quickest, the order changes nothing else."""
     for axis, matrix in enumerate(weights):
         moved = np.tensordot(matrix.astype(data.dtype), data, axes=(1, axis))

@@ -23,6 +23,7 @@ MEDIAN_PASSES = 4
 BRIDGE_MM = 6.0
 """Parts that hang on the brain by less than about twice this (eyes by their nerves, sinus, scalp) are cut off."""
 AIR_SHARE = 0.1
+NO_BRAIN = "No brain was found in the b=0 image. Check the series, or give a mask."
 FACE = ndimage.generate_binary_structure(3, 1)
 THICK_SHARE = 1.5
 """An axis whose voxels are this much longer than the shortest is not eroded: it would lose whole slices of brain."""
@@ -51,6 +52,8 @@ def mean_b0(volume: Volume, gradients: GradientTable) -> Volume:
 
 def find_brain(b0: Volume) -> MaskImage:
     """The brain in a b=0 image."""
+    if b0.data.min() == b0.data.max():
+        raise DataError(NO_BRAIN)
     side = float(np.cbrt(np.prod(b0.space.voxel_size)))
     radius = max(1, round(MEDIAN_RADIUS_MM / side))
     head = _head(b0.data, margin=2 * radius)
@@ -59,7 +62,7 @@ def find_brain(b0: Volume) -> MaskImage:
     brain = _filled(_without_bridges(found, b0.space), b0.space)
     mask = ndimage.binary_erosion(brain, _cross(b0.space), border_value=1)
     if not mask.any():
-        raise DataError("No brain was found in the b=0 image. Check the series, or give a mask.")
+        raise DataError(NO_BRAIN)
     return np.asarray(mask)
 
 

@@ -9,7 +9,7 @@ from nibabel.orientations import apply_orientation, inv_ornt_aff, io_orientation
 from numpy import ndarray
 
 from tensorldm.dti.packing import rotate
-from tensorldm.imaging.volume import Space
+from tensorldm.imaging.volume import MovedMask, Space
 from tensorldm.shapes import MaskImage
 
 
@@ -26,21 +26,21 @@ class Reorientation:
         """Images in the target's order."""
         return _reordered(data, self.turn)
 
-    def inverse(self, data: Float[ndarray, "u v w *n"], mask: MaskImage) -> Float[ndarray, "x y z *n"]:
+    def inverse(self, data: Float[ndarray, "u v w *n"], mask: MovedMask) -> Float[ndarray, "x y z *n"]:
         """Images in the source's order; nothing is interpolated, so the mask is not needed."""
         del mask
         return _reordered(data, self.turn.T)
 
-    def forward_mask(self, mask: MaskImage) -> MaskImage:
+    def forward_mask(self, mask: MaskImage) -> MovedMask:
         """A mask in the target's order."""
         return _reordered(mask, self.turn)
 
-    def inverse_mask(self, mask: MaskImage) -> MaskImage:
+    def inverse_mask(self, mask: MovedMask) -> MaskImage:
         """A mask in the source's order."""
         return _reordered(mask, self.turn.T)
 
     def inverse_tensor(
-        self, packed: Float[ndarray, "u v w 6"], mask: MaskImage, *, within: MaskImage
+        self, packed: Float[ndarray, "u v w 6"], mask: MovedMask, *, within: MaskImage
     ) -> Float[ndarray, "x y z 6"]:
         """Tensors in the source's order and image axes: a mirrored axis changes two off-diagonals' sign."""
         del mask, within

@@ -14,8 +14,8 @@ from numpy import ndarray
 from scipy.ndimage import distance_transform_edt
 
 from tensorldm.dti.logarithm import exp, log
-from tensorldm.imaging.kernels import Kernel, Weights, apply_weights, blur_weights, cubic_weights, linear_weights
-from tensorldm.imaging.volume import Space
+from tensorldm.imaging.kernels import Kernel, Operator, apply_weights, blur_weights, cubic_weights, linear_weights
+from tensorldm.imaging.volume import MovedMask, Space
 from tensorldm.shapes import MaskImage
 
 WORKING_VOXEL_MM = 2.0
@@ -55,7 +55,7 @@ class Resampling:
         linear = apply_weights(image, self._there(linear_weights))
         return np.asarray(np.where(cubic < UNDERSHOOT_SHARE * linear, linear, cubic))
 
-    def inverse(self, data: Float[ndarray, "u v w *n"], mask: MaskImage) -> Float[ndarray, "x y z *n"]:
+    def inverse(self, data: Float[ndarray, "u v w *n"], mask: MovedMask) -> Float[ndarray, "x y z *n"]:
         """Maps on the source: linear, from voxels inside the mask only; zero where none is in reach."""
         inside = mask.reshape(*mask.shape, *(1,) * (data.ndim - 3))
         weight = apply_weights(mask.astype(data.dtype), self._back(linear_weights)).reshape(
@@ -65,16 +65,16 @@ class Resampling:
         result = np.where(weight > LEAST_WEIGHT, summed / np.maximum(weight, LEAST_WEIGHT), 0)
         return np.asarray(result, dtype=data.dtype)
 
-    def forward_mask(self, mask: MaskImage) -> MaskImage:
+    def forward_mask(self, mask: MaskImage) -> MovedMask:
         """A mask on the target: where linear interpolation gives at least half."""
         return np.asarray(apply_weights(mask.astype(np.float32), self._there(linear_weights)) >= 0.5)
 
-    def inverse_mask(self, mask: MaskImage) -> MaskImage:
+    def inverse_mask(self, mask: MovedMask) -> MaskImage:
         """A mask on the source: where linear interpolation gives at least half."""
         return np.asarray(apply_weights(mask.astype(np.float32), self._back(linear_weights)) >= 0.5)
 
     def inverse_tensor(
-        self, packed: Float[ndarray, "u v w 6"], mask: MaskImage, *, within: MaskImage
+        self, packed: Float[ndarray, "u v w 6"], mask: MovedMask, *, within: MaskImage
     ) -> Float[ndarray, "x y z 6"]:
         """Tensors on the source, in its mask ``within``, from those inside ``mask``; zero elsewhere.
 
@@ -94,19 +94,19 @@ class Resampling:
         _take_nearest(result, known=reached & within, wanted=within & ~reached, voxel_size=self.source.voxel_size)
         return result
 
-    def _reached_only_from(self, mask: MaskImage) -> MaskImage:
+    def _reached_only_from(self, mask: MovedMask) -> MaskImage:
         """Source voxels whose cubic weights all fall inside a mask on the target."""
         x, y, z = ((np.abs(axis) > LEAST_WEIGHT).astype(np.float64) for axis in self._back(cubic_weights))
         return np.asarray(apply_weights((~mask).astype(np.float32), (x, y, z)) < 0.5)
 
-    def _there(self, kernel: Kernel) -> tuple[Weights, Weights, Weights]:
+    def _there(self, kernel: Kernel) -> Operator:
         x, y, z = (
             kernel(positions, num) @ blur_weights(num, old_mm=old, new_mm=new)
             for positions, num, old, new in self._axes()
         )
         return x, y, z
 
-    def _back(self, kernel: Kernel) -> tuple[Weights, Weights, Weights]:
+    def _back(self, kernel: Kernel) -> Operator:
         # No blur: a grid made finer than its source holds no detail that the source's would alias.
         x, y, z = (kernel(positions, num) for positions, num, _, _ in Resampling(self.target, self.source)._axes())
         return x, y, z

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy import ndarray
 
 from tensorldm.shapes import Affine
 
+MovedMask = Bool[ndarray, "u v w"]
+"""A mask on another grid than the one whose axes are called x y z in the same signature."""
 SAME_GRID_VOXELS = 0.05
 """Corners of two equal grids may differ by this share of a voxel: programs round affines to float32 or quaternions."""
 
