@@ -57,10 +57,13 @@ class KeepConfig(Strict):
 
 
 class DataConfig(Strict):
-    """What the stream of subjects is like, whichever place it comes from."""
+    """What the stream of subjects is like. A store has its own subjects; the rest is for virtual ones."""
 
-    subjects: int = Field(default=0, ge=0, description="virtual subjects; 0 is endless. A store has its own number")
-    patches_per_subject: int = Field(default=8, ge=1, description="patches cut from one virtual subject in Stage 1")
-    cache_gib: float = Field(default=0.0, ge=0, description="memory for subjects that come again; 0 keeps none")
     mirror: bool = Field(default=True, description="mirror a store's heads left-right; virtual ones vary by themselves")
-    cohort: str = Field(default="cohort", description="settings of virtual subjects: a preset's name or a YAML file")
+    cohort: str = Field(default="cohort", description="how virtual subjects vary: a preset's name or a YAML file")
+    anatomies: int = Field(default=64, ge=1, description="procedural heads that virtual subjects are made from")
+    grid: Box = Field(default=(96, 112, 96), description="voxels of a procedural head")
+    voxel_mm: float = Field(default=2.0, gt=0, le=10)
+    subjects: int = Field(default=0, ge=0, description="virtual subjects; 0 is endless")
+    cache_gib: float = Field(default=0.0, ge=0, description="memory for virtual subjects that come again")
+    patches_per_subject: int = Field(default=8, ge=1, description="patches cut from one virtual head in Stage 1")

@@ -1,0 +1,100 @@
+"""From settings to objects; the only place where a network's size meets the file format."""
+
+import torch
+
+from tensorldm.config.model import ModelConfig
+from tensorldm.data.scaling import TensorScaling
+from tensorldm.diffusion import linear_schedule
+from tensorldm.model import TensorLDM
+from tensorldm.networks.autoencoder import Autoencoder
+from tensorldm.networks.conditioner import Conditioner, FixedConditioner
+from tensorldm.networks.decoder import Decoder
+from tensorldm.networks.direction_conditioner import DirectionConditioner
+from tensorldm.networks.encoder import Encoder
+from tensorldm.networks.experts import DirectionExperts, Experts, FixedExperts
+from tensorldm.networks.quantizer import VectorQuantizer
+from tensorldm.networks.unet import UNet
+from tensorldm.rng import derive_seed
+
+
+def build_model(config: ModelConfig, seed: int = 0) -> TensorLDM:
+    """The model with first weights that depend on the seed alone; the global generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "first weights"))
+        conditioner = _conditioner(config)
+        unet = _unet(config)
+        return TensorLDM(
+            _autoencoder(config, conditioner),
+            unet,
+            experts=_experts(config, conditioner, vector_channels=unet.component_embedding.flat_vectors().shape[1]),
+            schedule=linear_schedule(
+                config.diffusion.num_steps, config.diffusion.first_beta, last_beta=config.diffusion.last_beta
+            ),
+            latent_channels=config.autoencoder.latent_channels,
+            component_scales=build_scaling(config).per_component,
+            prediction=config.diffusion.prediction,
+        )
+
+
+def build_scaling(config: ModelConfig) -> TensorScaling:
+    """What one network unit is in mm²/s."""
+    return TensorScaling(diagonal=config.scaling.diagonal, off_diagonal=config.scaling.off_diagonal)
+
+
+def _conditioner(config: ModelConfig) -> Conditioner:
+    sizes = config.autoencoder
+    if sizes.conditioner == "paper":
+        return FixedConditioner(sizes.conditioner_channels)
+    return DirectionConditioner(sizes.conditioner_channels, gradient_channels=sizes.gradient_channels)
+
+
+def _autoencoder(config: ModelConfig, conditioner: Conditioner) -> Autoencoder:
+    sizes = config.autoencoder
+    diagonal, off_diagonal = (Encoder(sizes.encoder_channels, latent_channels=sizes.latent_channels) for _ in range(2))
+    return Autoencoder(
+        (diagonal, off_diagonal),
+        (
+            VectorQuantizer(sizes.num_codes, sizes.latent_channels),
+            VectorQuantizer(sizes.num_codes, sizes.latent_channels),
+        ),
+        conditioner=conditioner,
+        decoder=Decoder(
+            sizes.decoder_channels,
+            latent_channels=sizes.latent_channels,
+            condition_channels=conditioner.channels,
+            num_blocks=sizes.decoder_blocks,
+            head_channels=sizes.head_channels,
+            attention_levels=sizes.attention_levels,
+            fusion_level=sizes.fusion_level,
+            end_channels=sizes.end_channels,
+        ),
+    )
+
+
+def _unet(config: ModelConfig) -> UNet:
+    sizes = config.unet
+    return UNet(
+        sizes.channels,
+        latent_channels=config.autoencoder.latent_channels,
+        condition_channels=sizes.expert_channels,
+        embedding_channels=sizes.embedding_channels,
+        time_channels=sizes.time_channels,
+        num_blocks=sizes.blocks,
+        head_channels=sizes.head_channels,
+        attention_levels=sizes.attention_levels,
+    )
+
+
+def _experts(config: ModelConfig, conditioner: Conditioner, *, vector_channels: int) -> Experts:
+    sizes = config.unet
+    if config.autoencoder.conditioner == "paper":
+        return FixedExperts(
+            conditioner.pooled_channels, sizes.expert_channels, vector_channels=vector_channels, routing=sizes.routing
+        )
+    return DirectionExperts(
+        conditioner.pooled_channels,
+        sizes.expert_channels,
+        vector_channels=vector_channels,
+        gradient_channels=conditioner.gradient_channels,
+        routing=sizes.routing,
+    )

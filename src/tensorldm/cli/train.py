@@ -1,0 +1,42 @@
+"""``tensorldm train``: five stages on a prepared store or on the virtual cohort; the same command again goes on."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Exit, Option, echo
+
+from tensorldm.cli.main import app
+
+STOPPED = 143
+"""128 + SIGTERM: what a cluster's scheduler expects of a job that it asked to end."""
+
+
+@app.command()
+def train(
+    data: Annotated[str, Option(help="A prepared store, cohort:procedural, or cohort:templates:FOLDER.")],
+    out: Annotated[Path, Option(help="Folder of the run; the same command again goes on from it.")],
+    config: Annotated[str, Option(help="A preset (paper, base, smoke) or a YAML file.")] = "base",
+    stages: Annotated[str, Option(help="Which stages: 1-5, 4, or 1,2,4,5.")] = "1-5",
+    start: Annotated[Path | None, Option(help="Bundle to start from where this run has none.")] = None,
+    overrides: Annotated[list[str] | None, Option("--set", help="Change a setting: stages.4.steps=10.")] = None,
+    restart: Annotated[bool, Option("--restart", help="Forget these stages and train them anew.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show settings, parameters and memory; train nothing.")] = False,
+) -> None:
+    """Train TensorLDM in five stages."""
+    from tensorldm.config.reading import read_config
+    from tensorldm.config.run import RunConfig
+    from tensorldm.training.run import check_stages, parse_stages, run_training
+
+    settings = read_config(RunConfig, config, overrides or [])
+    numbers = parse_stages(stages)
+    if dry_run:
+        from rich.console import Console
+
+        from tensorldm.training.plan import describe
+
+        check_stages(settings, out=out, stages=numbers, start=start)
+        Console().print(*describe(settings, numbers), sep="\n")
+        return
+    if not run_training(settings, data, out=out, stages=numbers, start=start, restart=restart):
+        raise Exit(STOPPED)
+    echo(f"The trained model: {out / f'stage{numbers[-1]}' / 'bundle'}")

@@ -1,0 +1,51 @@
+"""Lightning Fabric, set up in one place: devices, precision, processes."""
+
+import os
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from tensorldm.config.run import HardwareConfig
+from tensorldm.errors import ConfigError, ToolError
+
+Fabric = Any
+"""Fabric ships without types that a strict checker accepts; the loop states what it uses of it (`loop.Devices`)."""
+
+
+def make_fabric(settings: HardwareConfig) -> Fabric:
+    """Fabric for these settings; under torchrun or SLURM it joins the processes that were started."""
+    fabric_class, ddp_class = _import_fabric()
+    accelerator = _accelerator(settings)
+    devices = int(os.environ.get("LOCAL_WORLD_SIZE", settings.devices))
+    several = devices * settings.nodes > 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1
+    # Buffers stay each process's own: the codebook's sums are reduced by the quantiser itself, frozen ones never move.
+    strategy = ddp_class(broadcast_buffers=False, gradient_as_bucket_view=True) if several else "auto"
+    precision = settings.precision
+    if precision == "auto":
+        precision = "bf16-mixed" if accelerator == "cuda" else "32-true"
+    fabric = fabric_class(
+        accelerator=accelerator, devices=devices, num_nodes=settings.nodes, strategy=strategy, precision=precision
+    )
+    fabric.launch()
+    return fabric
+
+
+def _accelerator(settings: HardwareConfig) -> str:
+    if settings.accelerator == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("hardware.accelerator is 'cuda' but no CUDA device is found. Use 'auto' or 'cpu'.")
+    if settings.accelerator == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return settings.accelerator
+
+
+def _import_fabric() -> tuple[Any, Any]:
+    """Fabric and its DDP strategy, from the small package or from the large one that contains it."""
+    for package in ("lightning_fabric", "lightning.fabric"):
+        try:
+            return import_module(package).Fabric, import_module(f"{package}.strategies").DDPStrategy
+        except ImportError:
+            continue
+    raise ToolError(
+        "Training needs Lightning Fabric, which is not installed. Install it with: pip install 'tensorldm[train]'."
+    )

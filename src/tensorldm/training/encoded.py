@@ -1,0 +1,49 @@
+"""What Phase II reads of a subject, from the frozen autoencoder: latents and features, remembered where they recur.
+
+The memory lives as long as the stage, so it can never outlive the weights it was computed with.
+"""
+
+from collections.abc import Sequence
+
+import torch
+
+from tensorldm.batch import Batch
+from tensorldm.data.scaling import TensorScaling
+from tensorldm.model import TensorLDM
+from tensorldm.networks.conditioner import ScanFeatures
+from tensorldm.shapes import Latents
+from tensorldm.training.streams import split
+
+
+class Encoded:
+    """Encodes subjects; with ``remember`` each one once, by its name."""
+
+    def __init__(self, model: TensorLDM, scaling: TensorScaling, *, remember: bool = False) -> None:
+        self.model, self.scaling, self.remember = model, scaling, remember
+        self._known: dict[str, tuple[Latents, ScanFeatures]] = {}
+
+    @torch.no_grad()
+    def __call__(self, batch: Batch) -> tuple[Latents, ScanFeatures]:
+        """Normalised latents of the reference tensors, and what the experts read of the DWIs."""
+        if not self.remember:
+            return self._encode(batch)
+        for subject in split(batch):
+            name = subject.subjects[0]
+            if name not in self._known:
+                self._known[name] = self._encode(subject)
+        return _join([self._known[name] for name in batch.subjects])
+
+    def _encode(self, batch: Batch) -> tuple[Latents, ScanFeatures]:
+        latents = self.model.encode(self.scaling.scale(batch.components)).float()
+        features = self.model.scan_features(batch.dwi, batch.bvals, directions=batch.directions, mask=batch.mask)
+        # The decoders' maps are by far the largest part, and the U-Net does not read them.
+        return latents, ScanFeatures((), features.pooled, gradients=features.gradients)
+
+
+def _join(parts: Sequence[tuple[Latents, ScanFeatures]]) -> tuple[Latents, ScanFeatures]:
+    features = ScanFeatures(
+        (),
+        torch.cat([features.pooled for _, features in parts]),
+        gradients=torch.cat([features.gradients for _, features in parts]),
+    )
+    return torch.cat([latents for latents, _ in parts]), features

@@ -1,0 +1,25 @@
+"""The scale of the latents, measured once before they are diffused."""
+
+import torch
+
+from tensorldm.config.training import Box
+from tensorldm.data.scaling import TensorScaling
+from tensorldm.model import TensorLDM
+from tensorldm.training.sources import Source
+
+SUBJECTS = 16
+"""[choice: latent-scale] Training subjects that mean and spread are taken from: a million latents each."""
+
+
+@torch.no_grad()
+def measure_latent_scale(
+    model: TensorLDM, source: Source, *, box: Box, scaling: TensorScaling, seed: int, device: torch.device
+) -> None:
+    """Give each group's latents mean zero and variance one over the brains of some training subjects."""
+    stream = source.volumes(box)
+    latents, inside = [], []
+    for position in range(SUBJECTS):
+        batch = stream.batch(seed=seed, position=position, size=1).to(device)
+        latents.append(model.autoencoder.encode(scaling.scale(batch.components)))
+        inside.append(model.latent_mask(batch.mask))
+    model.set_latent_scale(torch.cat(latents), torch.cat(inside))

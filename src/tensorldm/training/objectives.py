@@ -1,0 +1,115 @@
+"""What each stage minimises [E4, E5, E8, E10]. An objective is the module that is wrapped for training.
+
+``forward(batch, positions)`` gives the loss and numbers to log. Randomness is drawn per sample, from the seed and the
+sample's position in the stage, so a loss depends neither on the batch size nor on the number of processes; and it is
+a mean over subjects, so that the mean over processes is the loss of the joined batch.
+Axes: b batch, d component (6), f latent channel, x y z space.
+"""
+
+import torch
+from einops import rearrange, reduce
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from tensorldm.batch import Batch
+from tensorldm.data.scaling import TensorScaling
+from tensorldm.diffusion import add_noise, prediction_target
+from tensorldm.dti.logarithm import log_continued
+from tensorldm.dti.packing import frobenius
+from tensorldm.model import TensorLDM
+from tensorldm.networks.embeddings import mask_centre
+from tensorldm.rng import generator
+from tensorldm.shapes import Components, Latents, Masks
+from tensorldm.training.encoded import Encoded
+
+Positions = Int[Tensor, " b"]
+PerSubject = Float[Tensor, " b"]
+Logs = dict[str, Tensor]
+
+
+class ReconstructionObjective(nn.Module):
+    """Stages 1 and 2: E4 and the commitment to the codebook. With ``lem_weight`` Stage 3: E5."""
+
+    def __init__(self, model: TensorLDM, *, scaling: TensorScaling, lem_weight: float = 0.0) -> None:
+        super().__init__()
+        self.model, self.scaling, self.lem_weight = model, scaling, lem_weight
+
+    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:  # noqa: ARG002  nothing is drawn
+        """Loss of encoding and decoding the reference tensors."""
+        target = self.scaling.scale(batch.components)
+        features = self.model.scan_features(batch.dwi, batch.bvals, directions=batch.directions, mask=batch.mask)
+        result = self.model.autoencoder(target, features, inside=self.model.latent_mask(batch.mask))
+        decoded = result.components.float()
+        reconstruction = l1(decoded, target, mask=batch.mask).mean()
+        loss = reconstruction + result.commitment
+        logs = {
+            "reconstruction": reconstruction.detach(),
+            "commitment": result.commitment.detach(),
+            "perplexity_diagonal": result.perplexity[0],
+            "perplexity_off_diagonal": result.perplexity[1],
+        }
+        if self.lem_weight:
+            distance = log_distance(
+                self.scaling.unscale(decoded), batch.components.to(decoded.dtype), mask=batch.mask
+            ).mean()
+            loss = loss + self.lem_weight * distance
+            logs["log_distance"] = distance.detach()
+        return loss, logs
+
+
+class DenoisingObjective(nn.Module):
+    """Stage 4 (E8: mean over components, each in isolation) and Stage 5 (E10: their sum, jointly denoised)."""
+
+    def __init__(self, model: TensorLDM, *, scaling: TensorScaling, seed: int, stage: int, summed: bool) -> None:
+        super().__init__()
+        self.model, self.seed, self.stage, self.summed = model, seed, stage, summed
+        self.encoded = Encoded(model, scaling)
+
+    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
+        """Error of the prediction at one diffusion step drawn for each subject."""
+        clean, features = self.encoded(batch)
+        steps, noise = self.draw(positions, clean)
+        alpha_bar = self.model.schedule.gather(steps)
+        noisy = add_noise(clean, noise, alpha_bar=alpha_bar)
+        target = prediction_target(clean, noise, alpha_bar=alpha_bar, prediction=self.model.prediction)
+        condition = self.model.condition(features, mask_centre(batch.mask), voxel_size=batch.voxel_size)
+        predicted = self.model.denoise(noisy, steps, condition=condition).float()
+        errors = reduce((predicted - target).square(), "b d f x y z -> b d", "mean")
+        diagonal, off_diagonal = errors[:, :3].mean(), errors[:, 3:].mean()
+        loss = errors.sum(dim=1).mean() if self.summed else errors.mean()
+        return loss, {"error_diagonal": diagonal.detach(), "error_off_diagonal": off_diagonal.detach()}
+
+    def draw(self, positions: Positions, like: Latents) -> tuple[Int[Tensor, " b"], Latents]:
+        """Diffusion step and noise of each sample, drawn where they are used."""
+        place, steps, noises = like.device, [], []
+        for position in positions.tolist():
+            random = generator(self.seed, "denoise", self.stage, position, device=place)
+            steps.append(torch.randint(len(self.model.schedule), (1,), generator=random, device=place))
+            noises.append(torch.randn(like.shape[1:], generator=random, device=place))
+        return torch.cat(steps), torch.stack(noises)
+
+
+def l1(prediction: Components, target: Components, *, mask: Masks) -> PerSubject:
+    """E4: |error| summed over components, averaged over each subject's mask. [choice: reconstruction-loss]"""
+    errors = (prediction - target).abs().sum(dim=1)
+    return _masked_mean(errors, mask)
+
+
+def log_distance(prediction: Components, target: Components, *, mask: Masks) -> PerSubject:
+    """The Log-Euclidean term of E5 in mm²/s, averaged over the mask, with the log continued below its floor.
+
+    Outside the mask both tensors are the same before the logarithm is taken: a mask after it would let the gradient
+    of padding through as 0 · inf. [choice: lem-loss]
+    """
+    filler = torch.tensor([1e-3, 1e-3, 1e-3, 0.0, 0.0, 0.0], dtype=prediction.dtype, device=prediction.device)
+    with torch.autocast(prediction.device.type, enabled=False):
+        logs = [
+            log_continued(torch.where(mask[..., None], rearrange(tensor, "b d x y z -> b x y z d"), filler))
+            for tensor in (prediction, target)
+        ]
+        return _masked_mean(frobenius(logs[0] - logs[1]), mask)
+
+
+def _masked_mean(values: Float[Tensor, "b x y z"], mask: Masks) -> PerSubject:
+    inside = mask.to(values.dtype)
+    return (values * inside).sum(dim=(1, 2, 3)) / inside.sum(dim=(1, 2, 3)).clamp_min(1)

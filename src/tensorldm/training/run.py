@@ -1,0 +1,126 @@
+"""A whole run: each stage starts from the last bundle and hands on its own. The same call again goes on.
+
+RUN/config.yaml                 the settings
+RUN/log.jsonl                   one record a line
+RUN/stageN/stage.json           what the stage depends on: it goes on only with the same
+RUN/stageN/checkpoints/         the last points to go on from
+RUN/stageN/best/                bundle of the best validation so far
+RUN/stageN/bundle/              the finished stage
+"""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from tensorldm.bundle import INDEX, read_info
+from tensorldm.config.reading import dump_config
+from tensorldm.config.run import RunConfig
+from tensorldm.errors import ConfigError
+from tensorldm.imaging.atomic import write_text
+from tensorldm.training.devices import make_fabric
+from tensorldm.training.fingerprint import check_fingerprint, fingerprint
+from tensorldm.training.loop import samples_per_step
+from tensorldm.training.runlog import RunLog
+from tensorldm.training.signals import stop_on_signals
+from tensorldm.training.sources import open_source
+from tensorldm.training.stage_run import Session, StageRun, StoppedError
+from tensorldm.training.stages import STAGES, settings_of
+
+
+def run_training(
+    config: RunConfig,
+    data: str,
+    *,
+    out: Path,
+    stages: Sequence[int],
+    start: Path | None = None,
+    restart: bool = False,
+    console: Console | None = None,
+) -> bool:
+    """Train the stages in order; whether all were finished (else a signal ended the run, cleanly)."""
+    check_stages(config, out=out, stages=stages, start=start)
+    fabric = make_fabric(config.hardware)
+    if fabric.is_global_zero:
+        _prepare_folder(config, out=out, stages=stages, restart=restart)
+    fabric.barrier()
+    with RunLog(out, active=fabric.is_global_zero, console=console) as log, stop_on_signals() as stop:
+        waiting = [number for number in stages if not _finished(out, number)]
+        source = open_source(data, config.data, device=fabric.device) if waiting else None
+        for number in stages:
+            beginning = start_of(number, out=out, start=start)
+            now = fingerprint(
+                config,
+                number,
+                data=data,
+                start=read_info(beginning).weights_sha256 if beginning else "",
+                samples_per_step=samples_per_step(fabric, settings_of(config, number)),
+            )
+            check_fingerprint(out / f"stage{number}", now, stage=number)
+            fabric.barrier()
+            if _finished(out, number):
+                log.say(f"Stage {number} is finished: {bundle_of(out, number)}")
+                continue
+            assert source is not None, "opened where a stage waits"
+            session = Session(config, fabric, source, log, stop)
+            try:
+                StageRun(session, STAGES[number], folder=out / f"stage{number}", start=beginning).train()
+            except StoppedError as stopped:
+                log.say(str(stopped))
+                return False
+            log.say(f"Stage {number} is finished: {bundle_of(out, number)}")
+    return True
+
+
+def parse_stages(text: str) -> list[int]:
+    """``1-5``, ``4`` or ``1,2,4``: stages in order, each once."""
+    numbers: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            numbers += range(int(first), int(last or first) + 1)
+    except ValueError:
+        numbers = []
+    if not numbers or numbers != sorted(set(numbers)) or not set(numbers) <= set(STAGES):
+        raise ConfigError(f"--stages {text}: expected stages of 1 to 5 in order, for example 1-5, 4 or 1,2,4,5.")
+    return numbers
+
+
+def bundle_of(out: Path, number: int) -> Path:
+    """Where a finished stage's model lies."""
+    return out / f"stage{number}" / "bundle"
+
+
+def start_of(number: int, *, out: Path, start: Path | None) -> Path | None:
+    """The bundle a stage begins with: the last finished stage of this run, else what ``--start`` names, else none."""
+    finished = [bundle_of(out, earlier) for earlier in STAGES[number].starts_from if _finished(out, earlier)]
+    return finished[-1] if finished else start
+
+
+def check_stages(config: RunConfig, *, out: Path, stages: Sequence[int], start: Path | None) -> None:
+    """Every stage has something to start from, and it is this model; before anything is computed."""
+    if start is not None and read_info(start).model != config.model:
+        raise ConfigError(
+            f"{start}: a model of another size or form than the configuration's. Use the one it was made with."
+        )
+    for number in stages:
+        row = STAGES[number]
+        given = [earlier for earlier in row.starts_from if earlier in stages or _finished(out, earlier)]
+        if not given and start is None and not row.fresh:
+            earlier = " or ".join(str(before) for before in row.starts_from)
+            raise ConfigError(
+                f"Stage {number} starts from Stage {earlier}, which is not in {out}. "
+                "Train that first, or name a bundle with --start."
+            )
+
+
+def _finished(out: Path, number: int) -> bool:
+    return (bundle_of(out, number) / INDEX).is_file()
+
+
+def _prepare_folder(config: RunConfig, *, out: Path, stages: Sequence[int], restart: bool) -> None:
+    if restart:
+        for number in stages:
+            shutil.rmtree(out / f"stage{number}", ignore_errors=True)
+    write_text(out / "config.yaml", dump_config(config))

@@ -1,0 +1,116 @@
+import hashlib
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tensorldm.build import build_model
+from tensorldm.bundle import INDEX, WEIGHTS, Card, load_bundle, read_info, write_bundle
+from tensorldm.config.model import ModelConfig
+from tensorldm.config.reading import read_config
+from tensorldm.config.run import RunConfig
+from tensorldm.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def config() -> ModelConfig:
+    return read_config(RunConfig, "smoke").model
+
+
+def _weights(config: ModelConfig) -> dict[str, torch.Tensor]:
+    model = build_model(config, seed=5)
+    for quantizer in model.autoencoder.quantizers:
+        quantizer.counts.fill_(1e6)  # beyond what half precision can hold
+        quantizer.sums.copy_(quantizer.codebook * 1e6)
+    model.latent_spread.fill_(0.123456789)
+    return model.state_dict()
+
+
+def _write(folder, config, **changes):
+    given = {"config": config, "joint": ("gated", "off"), "card": Card(stages=(1, 2, 3))}
+    return write_bundle(folder, _weights(config), **{**given, **changes})
+
+
+def test_a_model_comes_back_bit_for_bit_with_its_parts_joined_as_they_were(tmp_path, config):
+    _write(tmp_path, config)
+    model, info = load_bundle(tmp_path)
+    for name, value in _weights(config).items():
+        assert torch.equal(model.state_dict()[name], value), name
+    assert info.card.stages == (1, 2, 3)
+    assert model.autoencoder.decoder.fusion.active
+    assert {m.mode for m in model.autoencoder.modules() if hasattr(m, "joint_bias")} == {"gated"}
+    assert {m.mode for m in model.unet.modules() if hasattr(m, "joint_bias")} == {"off"}
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_half_precision_halves_the_file_and_keeps_buffers_exact(tmp_path, config):
+    _write(tmp_path / "full", config)
+    _write(tmp_path / "half", config, precision="float16")
+    full, half = ((tmp_path / kind / WEIGHTS).stat().st_size for kind in ("full", "half"))
+    assert half < 0.6 * full
+    model, _ = load_bundle(tmp_path / "half")
+    original = _weights(config)
+    assert torch.equal(model.latent_spread, original["latent_spread"])
+    assert torch.equal(model.autoencoder.quantizers[0].codebook, original["autoencoder.quantizers.0.codebook"])
+    for name, parameter in model.named_parameters():
+        assert torch.allclose(parameter, original[name], rtol=1e-3, atol=1e-7), name
+    quantizer = model.autoencoder.quantizers[0]
+    assert torch.equal(quantizer.sums / quantizer.counts[:, None], quantizer.codebook)
+
+
+def test_first_weights_depend_on_the_seed_alone_and_leave_the_global_generator_alone(config):
+    state = torch.random.get_rng_state()
+    first, same, other = (build_model(config, seed).state_dict() for seed in (0, 0, 1))
+    assert all(torch.equal(first[name], same[name]) for name in first)
+    assert any(not torch.equal(first[name], other[name]) for name in first)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def _change_index(folder, **changes):
+    path = folder / INDEX
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+BREAKS = {
+    "no index": (lambda folder: (folder / INDEX).unlink(), "no model there"),
+    "not JSON": (lambda folder: (folder / INDEX).write_text("{"), "not valid JSON"),
+    "another kind of file": (lambda folder: _change_index(folder, format="store"), "not the index of a model bundle"),
+    "another version": (lambda folder: _change_index(folder, version=99), r"version 99.*reads version 1"),
+    "an unknown setting": (lambda folder: _change_index(folder, surprise=1), "damaged at 'surprise'"),
+    "no weights": (lambda folder: (folder / WEIGHTS).unlink(), "weights cannot be read"),
+    "changed weights": (lambda folder: (folder / WEIGHTS).write_bytes(b"x" * 100), "the hash differs"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "words"), BREAKS.values(), ids=BREAKS)
+def test_a_spoilt_bundle_is_refused_with_a_sentence(spoil, words, tmp_path, config):
+    _write(tmp_path, config)
+    spoil(tmp_path)
+    with pytest.raises(DataError, match=words):
+        load_bundle(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda weights: weights.pop("unet.head.bias"), "'unet.head.bias' is missing"),
+        (lambda weights: weights.update(extra=torch.zeros(1)), "'extra' is unknown"),
+        (lambda weights: weights.update({"unet.head.bias": torch.zeros(99)}), r"'unet.head.bias' has shape \(99,\)"),
+    ],
+)
+def test_weights_of_another_model_are_refused_by_name(change, words, tmp_path, config):
+    _write(tmp_path, config)
+    weights = load_file(tmp_path / WEIGHTS)
+    change(weights)
+    save_file(weights, tmp_path / WEIGHTS)
+    _change_index(tmp_path, weights_sha256=hashlib.sha256((tmp_path / WEIGHTS).read_bytes()).hexdigest())
+    with pytest.raises(DataError, match=words):
+        load_bundle(tmp_path)
+
+
+def test_nothing_in_a_bundle_is_pickled(tmp_path, config):
+    _write(tmp_path, config)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [INDEX, WEIGHTS]
+    read_info(tmp_path)
+    assert b"pickle" not in (tmp_path / WEIGHTS).read_bytes()

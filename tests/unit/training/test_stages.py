@@ -1,0 +1,97 @@
+import pytest
+import torch
+
+from tensorldm.build import build_model
+from tensorldm.config.reading import read_config
+from tensorldm.config.run import RunConfig
+from tensorldm.training.stages import STAGES, joint_modes, make_optimizer, set_trainable, settings_of
+
+CODEBOOK = ("codebook", "counts", "sums", "updates")
+MOVES = {
+    1: ("autoencoder.encoders.", "autoencoder.conditioner.", "autoencoder.decoder.", "autoencoder.quantizers."),
+    2: ("autoencoder.encoders.", "autoencoder.conditioner.", "autoencoder.decoder.", "autoencoder.quantizers."),
+    3: ("autoencoder.decoder.",),
+    4: ("unet.", "experts."),
+    5: ("unet.",),
+}
+"""What the paper says each stage may change, by the start of a name."""
+
+
+def _config(*overrides: str) -> RunConfig:
+    return read_config(RunConfig, "smoke", overrides)
+
+
+def _one_step(config: RunConfig, number: int, heads):
+    """The state before and after one step of a stage, and the parameters that were to move."""
+    row = STAGES[number]
+    model = build_model(config.model, seed=1)
+    before_joint = (config.model.decoder_cca if number > 3 else "off", "off")
+    model.set_joint(*joint_modes(row, config.model, before=before_joint))
+    moving = set_trainable(model, row, config=config.model)
+    optimizer, ordered = make_optimizer(moving, settings_of(config, number))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    objective = row.objective(model, config, number).train()
+    loss, _ = objective(heads.batch(seed=0, position=0, size=2), torch.arange(2))
+    loss.backward()
+    without = [name for name, parameter in ordered.items() if parameter.grad is None]
+    optimizer.step()
+    changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+    return changed, moving, without
+
+
+@pytest.mark.parametrize("form", ["paper", "directional"])
+@pytest.mark.parametrize("number", STAGES)
+def test_a_step_changes_what_its_stage_trains_and_not_one_other_parameter_or_buffer(number, form, heads):
+    config = _config(f"model.autoencoder.conditioner={form}")
+    changed, moving, _ = _one_step(config, number, heads)
+    codebook = {name for name in changed if name.endswith(CODEBOOK)}
+    assert changed - codebook <= set(moving)
+    assert all(name.startswith(MOVES[number]) for name in changed)
+    assert len(changed & set(moving)) >= 0.3 * len(moving)  # the rest wait behind layers that start at zero
+    assert bool(codebook) == (number <= 2)
+
+
+@pytest.mark.parametrize("form", ["paper", "directional"])
+@pytest.mark.parametrize("cca", ["gated", "literal", "off"])
+@pytest.mark.parametrize("number", STAGES)
+def test_every_parameter_that_a_stage_trains_is_in_use(number, cca, form, heads):
+    config = _config(f"model.autoencoder.conditioner={form}", f"model.decoder_cca={cca}", f"model.unet_cca={cca}")
+    _, _, without_gradient = _one_step(config, number, heads)
+    assert without_gradient == []
+
+
+def test_stage_3_trains_attention_blocks_output_layers_and_fusion_alone(heads):
+    config = _config()
+    moving = set_trainable(build_model(config.model), STAGES[3], config=config.model)
+    parts = {name.removeprefix("autoencoder.decoder.").split(".")[0] for name in moving}
+    assert parts == {"levels", "fusion", "norm", "head"}
+    assert all(".attention." in name for name in moving if ".levels." in name)
+
+
+def test_stage_5_trains_attention_and_film_alone_and_nothing_of_the_time_path(heads):
+    config = _config()
+    moving = set_trainable(build_model(config.model), STAGES[5], config=config.model)
+    assert moving
+    assert all(".attention." in name or ".film." in name for name in moving)
+    kinds = {name.rsplit(".attention.", 1)[1].split(".")[0] for name in moving if ".attention." in name}
+    assert kinds == {"to_qkv", "to_out", "position_bias", "mixing", "direction_bias", "gate"}
+
+
+def test_the_uniform_ablation_leaves_no_gate_of_the_experts_to_train(heads):
+    config = _config("model.unet.routing=uniform")
+    _, moving, without_gradient = _one_step(config, 4, heads)
+    assert not any(name.startswith("experts.gate") for name in moving)
+    assert without_gradient == []
+
+
+def test_gates_have_their_own_rate_and_only_matrices_decay():
+    config = _config("stages.3.weight_decay=0.5", "stages.3.gate_learning_rate=0.7")
+    moving = set_trainable(build_model(config.model), STAGES[3], config=config.model)
+    optimizer, ordered = make_optimizer(moving, settings_of(config, 3))
+    names = {id(parameter): name for name, parameter in ordered.items()}
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            gate = names[id(parameter)].endswith("attention.gate")
+            assert (group["lr"] == 0.7) == gate
+            assert (group["weight_decay"] == 0.5) == (parameter.ndim >= 2)
+    assert [names[id(p)] for group in optimizer.param_groups for p in group["params"]] == list(ordered)
