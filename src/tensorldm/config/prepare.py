@@ -22,4 +22,4 @@ class PrepareConfig(Strict):
     suspect_gradients: Literal["refuse", "warn"] = Field(
         description="what to do with a series whose fibres run smoother under another sign or order of its axes"
     )
-    margin_mm: float = Field(ge=0, le=100, description="background kept around the brain's bounding box")
+    margin_mm: float = Field(ge=0, le=300, description="background kept around the brain's bounding box")

@@ -93,8 +93,10 @@ def prepare_all(jobs: Sequence[Job], store: Store, *, config: PrepareConfig, wor
         for job in jobs:
             yield _prepare(job, store, config)
         return
+    # The entries of a large store would travel to the processes with every job, and none of them reads them.
+    light = Store(store.folder, store.index.model_copy(update={"entries": ()}))
     with _few_threads(workers), _pool(min(workers, len(jobs))) as pool:
-        running = {pool.submit(_prepare, job, store, config): job for job in jobs}
+        running = {pool.submit(_prepare, job, light, config): job for job in jobs}
         for future in as_completed(running):
             try:
                 yield future.result()
