@@ -1,0 +1,35 @@
+"""The preset, the schema and the plain settings tell one story."""
+
+import pytest
+
+from tensorldm.cohort.config import CohortConfig, read_cohort
+from tensorldm.cohort.settings import CohortSettings
+from tensorldm.config import dump_config
+from tensorldm.errors import ConfigError
+
+
+def test_the_preset_is_whole_and_says_the_defaults():
+    assert read_cohort() == CohortConfig()
+    assert read_cohort().settings == CohortSettings()
+
+
+def test_a_dumped_configuration_reads_back_the_same(tmp_path):
+    config = read_cohort("cohort", ["protocol.snr=[13, 60]", "protocol.tilt_degrees=[0, 25]", "warp.mirror=false"])
+    (tmp_path / "again.yaml").write_text(dump_config(config))
+    assert read_cohort(tmp_path / "again.yaml") == config
+    assert config.protocol.snr == (13.0, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("override", "word"),
+    [
+        ("protocol.snrr=[1, 2]", "snrr"),
+        ("protocol.snr=[30, 20]", "snr is a range"),
+        ("warp.reorientation=none", "reorientation"),
+        ("warp.spacing_mm=[30]", "one number for each scale"),
+        ("shapes=[1, 1, 1]", "shapes"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(override, word):
+    with pytest.raises(ConfigError, match=word):
+        read_cohort("cohort", [override])
