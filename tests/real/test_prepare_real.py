@@ -45,7 +45,7 @@ def cropped(source, target, *, box):
 def test_a_2_mm_scan_keeps_its_voxels_and_its_tensor_is_dipys(real_data, tmp_path):
     box = (slice(34, 94), slice(30, 100), slice(34, 58))
     path = cropped(real_data / "real" / "philips_elition", tmp_path / "scan", box=box)
-    subject = prepared([path], tmp_path / "store", "margin_mm=100").load("dwi")
+    subject = prepared([path], tmp_path / "store", "margin_mm=100").load("scan_dwi")
     image = nibabel.load(path)
     bvals, bvecs = (np.loadtxt(path.with_name(f"dwi.{kind}")) for kind in ("bval", "bvec"))
     table = gradient_table(bvals, bvecs=bvecs.T, b0_threshold=50)
@@ -69,7 +69,7 @@ def test_a_2_mm_scan_keeps_its_voxels_and_its_tensor_is_dipys(real_data, tmp_pat
 def test_an_oblique_scan_has_the_world_directions_that_mrtrix_finds(real_data, tmp_path):
     source = real_data / "real" / "toshiba_oblique"
     path = cropped(source, tmp_path / "scan", box=(slice(None), slice(None), slice(8, 32)))
-    subject = prepared([path], tmp_path / "store", "shell=1500", "voxel_size_mm=3", "margin_mm=150").load("dwi")
+    subject = prepared([path], tmp_path / "store", "shell=1500", "voxel_size_mm=3", "margin_mm=150").load("scan_dwi")
     gradients = ["-fslgrad", path.with_name("dwi.bvec"), path.with_name("dwi.bval")]
     run = {"check": True, "capture_output": True}
     tensor, vector = tmp_path / "tensor.nii", tmp_path / "vector.nii"

@@ -99,11 +99,10 @@ def _boxed(item: Batch, box: Box) -> Batch:
 def _around(mask: Tensor, axis: int, wanted: int) -> tuple[int, int]:
     """Voxels to add before and after an axis (negative: to cut) so that the brain is in the middle."""
     extent = mask.shape[1 + axis]
-    others = tuple(a for a in range(mask.ndim) if a != 1 + axis)
-    brain = torch.nonzero(mask.any(dim=others) if others else mask).flatten()
-    low, high = (int(brain[0]), int(brain[-1]) + 1) if len(brain) else (0, extent)
-    if extent <= wanted:  # nothing need be cut: the volume, not the brain, is put in the middle
+    if extent <= wanted:  # nothing need be cut, and the volume itself is put in the middle
         before = (wanted - extent) // 2
-    else:
-        before = min(0, max(wanted - extent, wanted // 2 - (low + high) // 2))
+        return before, wanted - extent - before
+    brain = torch.nonzero(mask.any(dim=tuple({0, 1, 2, 3} - {1 + axis}))).flatten()
+    middle = (int(brain[0]) + int(brain[-1]) + 1) // 2 if len(brain) else extent // 2
+    before = min(0, max(wanted - extent, wanted // 2 - middle))
     return before, wanted - extent - before

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +26,9 @@ from tensorldm.data.store import Store, safe_name
 from tensorldm.data.subject import Record
 from tensorldm.errors import DataError, DataWarning, TensorldmError
 from tensorldm.imaging.layouts import ScanFiles, find_scans, list_files
+
+COMMON_NAMES = frozenset({"dwi", "dti", "data"})
+"""File names that do not tell one scan from another."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,15 @@ def gather(sources: Sequence[Path]) -> list[ScanFiles]:
     """Every scan of folders (HCP trees, BIDS datasets) and of files given one by one."""
     files = [source for source in sources if not source.is_dir()]
     found = [scan for source in sources if source.is_dir() for scan in find_scans(source)]
-    return [*found, *list_files(files)]
+    return [*found, *(_named_by_folder(scan) for scan in list_files(files))]
+
+
+def _named_by_folder(scan: ScanFiles) -> ScanFiles:
+    """``anna/dwi.nii.gz`` is ``anna_dwi``, alone or among others: the next call may give another folder's dwi."""
+    if scan.name.lower() not in COMMON_NAMES:
+        return scan
+    name = f"{scan.dwi.resolve().parent.name}_{scan.name}"
+    return replace(scan, name=name, person=name)
 
 
 def plan(scans: Sequence[ScanFiles], pins: Mapping[str, Pin]) -> list[Job]:

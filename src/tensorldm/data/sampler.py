@@ -40,10 +40,11 @@ def brain_corner(
     assert inside.size, "a prepared subject has a brain"
     drawn = numpy_generator(seed, "patch", position).integers(inside.size)
     centre = np.unravel_index(inside[drawn], mask.shape)
-    return tuple(
+    x, y, z = (
         _fit(int(middle) - length // 2, length, extent)
         for middle, length, extent in zip(centre, size, mask.shape, strict=True)
-    )  # type: ignore[return-value]  # three axes in, three axes out
+    )
+    return x, y, z
 
 
 def _fit(corner: int, length: int, extent: int) -> int:

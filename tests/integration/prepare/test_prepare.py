@@ -161,6 +161,14 @@ def test_a_manifest_joins_scans_of_one_person_and_pins_their_split(scan, tmp_pat
     assert Store.open(tmp_path / "store").index.splits == splits
 
 
+def test_a_file_that_is_only_called_dwi_is_named_by_its_folder(scan, tmp_path, program):
+    for name in ("anna", "bert"):
+        scan.data = scan.data * 1.1
+        path = scan.write_files(tmp_path / name / "dwi.nii.gz")
+        assert program("prepare", path, "--out", tmp_path / "store").code == 0
+    assert Store.open(tmp_path / "store").names == ("anna_dwi", "bert_dwi")
+
+
 def test_files_given_without_persons_are_said_to_count_as_persons_of_their_own(scan, tmp_path, program):
     paths = []
     for name in ("AP", "PA"):

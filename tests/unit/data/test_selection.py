@@ -101,7 +101,7 @@ def test_six_of_few_directions_are_the_best_of_all_subsets():
 
 def test_of_many_directions_the_subset_is_near_the_known_optimum_of_six():
     # The icosahedron's six axes have the lowest condition number of any six directions, sqrt(5/2) in
-    # this weighting of off-diagonals (Skare et al., J. Magn. Reson. 147, 2000).
+    # this weighting of off-diagonals (Skare et al., Journal of Magnetic Resonance 147, 2000).
     golden = (1 + np.sqrt(5)) / 2
     icosahedron = [[0, 1, golden], [0, 1, -golden], [1, golden, 0], [1, -golden, 0], [golden, 0, 1], [golden, 0, -1]]
     alone = select_well_conditioned(table(icosahedron), 6)
