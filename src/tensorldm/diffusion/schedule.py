@@ -27,6 +27,9 @@ CLEAN = -1
 Prediction = Literal["noise", "velocity", "clean"]
 """What the network gives: the noise (the paper's), the velocity sqrt(a) noise - sqrt(1 - a) z_0, or z_0 itself."""
 
+Spacing = Literal["trailing", "log-snr"]
+"""trailing: equal strides in t (the paper's). log-snr: equal strides in log-SNR."""
+
 StepPair = tuple[int, int]
 """(t, t_prev): the step that the latents are at, and the one a sampler takes them to."""
 
@@ -79,6 +82,30 @@ def trailing_pairs(num_steps: int, *, train_steps: int = NUM_STEPS) -> tuple[Ste
     assert 1 <= num_steps <= train_steps, f"between 1 and {train_steps} steps, not {num_steps}"
     steps = [round(train_steps - i * train_steps / num_steps) - 1 for i in range(num_steps)]
     return tuple(zip(steps, [*steps[1:], CLEAN], strict=True))
+
+
+def log_snr_pairs(num_steps: int, schedule: NoiseSchedule) -> tuple[StepPair, ...]:
+    """Steps from T - 1 down to CLEAN, evenly spread in log-SNR [choice: spacing].
+
+    Equal strides in t leave the last stride with most of the way to go in log-SNR; where the condition leaves little
+    open, that is where the error is made. With few steps and a second-order solver this spacing is far better.
+    """
+    assert 1 <= num_steps <= len(schedule), f"between 1 and {len(schedule)} steps, not {num_steps}"
+    log_snr = 0.5 * (schedule.alpha_bar.log() - (-schedule.alpha_bar).log1p())
+    wanted = torch.linspace(float(log_snr[-1]), float(log_snr[0]), num_steps + 1, dtype=torch.float64)[:-1]
+    nearest = (log_snr[None] - wanted[:, None]).abs().argmin(dim=1).tolist()
+    steps: list[int] = []
+    for left, step in zip(reversed(range(num_steps)), nearest, strict=True):
+        highest = steps[-1] - 1 if steps else len(schedule) - 1
+        steps.append(max(min(step, highest), left))  # strictly down, with room for the steps that are left
+    return tuple(zip(steps, [*steps[1:], CLEAN], strict=True))
+
+
+def step_pairs(num_steps: int, schedule: NoiseSchedule, *, spacing: Spacing) -> tuple[StepPair, ...]:
+    """The path of ``num_steps`` steps in this spacing."""
+    if spacing == "trailing":
+        return trailing_pairs(num_steps, train_steps=len(schedule))
+    return log_snr_pairs(num_steps, schedule)
 
 
 def check_pairs(pairs: Sequence[StepPair]) -> None:

@@ -1,0 +1,195 @@
+"""TensorLDM assembled: DWIs in, tensor components out, all in network units.
+
+Phase I is ``encode`` and ``decode`` with the anatomy of ``scan_features``; Phase II is ``condition`` and ``denoise``.
+``reconstruct`` is the whole way at inference. A volume may have any size: it is padded behind to what the networks
+need, and the result is cropped; positions are counted from the mask's centre, so padding does not move them.
+Axes: b batch, c DWI volume, d component (6), f latent channel, x y z space.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Bool, Float, Int
+from torch import Generator, Tensor, nn
+
+from tensorldm.diffusion import NoiseSchedule, Prediction, Spacing, sample, step_pairs
+from tensorldm.networks.analytic_inputs import analytic_inputs
+from tensorldm.networks.attention import AttentionMode
+from tensorldm.networks.autoencoder import GROUPS, Autoencoder
+from tensorldm.networks.conditioner import ScanFeatures
+from tensorldm.networks.embeddings import latent_coordinates, mask_centre
+from tensorldm.networks.experts import Experts, Gates
+from tensorldm.networks.unet import DenoiseCondition, UNet
+from tensorldm.shapes import Components, Dwi, Latents, Masks
+
+SMALLEST_SPREAD = 1e-6
+
+Size = tuple[int, int, int]
+LatentMask = Bool[Tensor, "b _ _ _"]
+
+
+class TensorLDM(nn.Module):
+    """The autoencoder, the experts and the U-Net, with the latents' scale and the noise schedule."""
+
+    def __init__(
+        self,
+        autoencoder: Autoencoder,
+        unet: UNet,
+        *,
+        experts: Experts,
+        schedule: NoiseSchedule,
+        latent_channels: int,
+        component_scales: Sequence[float],
+        prediction: Prediction = "noise",
+    ) -> None:
+        """``component_scales`` are mm²/s for one network unit, component by component."""
+        super().__init__()
+        self.autoencoder, self.unet, self.experts = autoencoder, unet, experts
+        self.schedule, self.prediction = schedule, prediction
+        self.component_scales = tuple(component_scales)
+        self.latent_channels = latent_channels
+        self.compression = 2 ** (len(autoencoder.conditioner.channels) - 1)
+        self.register_buffer("latent_mean", torch.zeros(len(GROUPS), latent_channels))
+        self.register_buffer("latent_spread", torch.ones(len(GROUPS), latent_channels))
+        self.latent_mean: Tensor
+        self.latent_spread: Tensor
+
+    @property
+    def side_multiple(self) -> int:
+        """What volumes are padded to a multiple of, in voxels."""
+        multiple: int = self.compression * self.unet.side_multiple
+        return multiple
+
+    def latent_size(self, size: Size) -> Size:
+        """Grid of the latents of a volume of this size."""
+        x, y, z = (-(-side // self.side_multiple) * self.unet.side_multiple for side in size)
+        return x, y, z
+
+    def latent_shape(self, number: int, size: Size) -> tuple[int, ...]:
+        """Shape of the noise for ``number`` samples of a volume of this size."""
+        return number, 6, self.latent_channels, *self.latent_size(size)
+
+    def latent_mask(self, mask: Masks) -> LatentMask:
+        """Latents that any voxel of the mask falls into."""
+        padded = self._pad(rearrange(mask, "b x y z -> b 1 x y z").float())
+        return rearrange(F.max_pool3d(padded, self.compression) > 0, "b 1 x y z -> b x y z")
+
+    def set_joint(self, decoder: AttentionMode, unet: AttentionMode) -> None:
+        """Which parts let the components see each other: the decoder from Stage 3, the U-Net from Stage 5."""
+        self.autoencoder.decoder.set_joint(decoder)
+        self.unet.set_joint(unet)
+
+    def scan_features(
+        self, dwi: Dwi, bvals: Float[Tensor, "b c"], *, directions: Float[Tensor, "b c 3"], mask: Masks
+    ) -> ScanFeatures:
+        """All that the DWIs inside the mask tell, once for all steps and samples."""
+        dwi, inside = self._pad(dwi * mask[:, None]), self._pad(mask[:, None].to(dwi))[:, 0] > 0
+        conditioner = self.autoencoder.conditioner
+        analytic = adc = None
+        if conditioner.gradient_channels:
+            analytic, adc = analytic_inputs(
+                dwi, bvals, directions=directions, mask=inside, component_scales=self.component_scales
+            )
+        features: ScanFeatures = conditioner(dwi, bvals, directions=directions, analytic=analytic, adc=adc)
+        return features
+
+    def encode(self, components: Components) -> Latents:
+        """Latents before quantisation, of mean zero and variance one in each group; padded grid."""
+        return self.normalise(self.autoencoder.encode(self._pad(components)))
+
+    def decode(self, latents: Latents, features: ScanFeatures, *, size: Size) -> Components:
+        """Components of a volume of this size, from normalised latents, which are quantised first."""
+        quantized = self.autoencoder.quantize(self.denormalise(latents)).latents
+        x, y, z = size
+        return self.autoencoder.decode(quantized, features)[..., :x, :y, :z]
+
+    def normalise(self, latents: Latents) -> Latents:
+        """From the encoders' units to those that are diffused."""
+        mean, spread = self._statistics()
+        return (latents - mean) / spread
+
+    def denormalise(self, latents: Latents) -> Latents:
+        """From the units that are diffused to the encoders' own."""
+        mean, spread = self._statistics()
+        return latents * spread + mean
+
+    @torch.no_grad()
+    def set_latent_scale(self, latents: Latents, inside: LatentMask) -> None:
+        """Take mean and spread of each group's channels from raw latents (``autoencoder.encode``) inside the mask."""
+        for index, group in enumerate(GROUPS):
+            members = rearrange(latents[:, group[0] : group[-1] + 1], "b s f x y z -> b x y z s f")[inside].float()
+            self.latent_mean[index] = members.mean(dim=(0, 1))
+            self.latent_spread[index] = members.std(dim=(0, 1)).clamp_min(SMALLEST_SPREAD)
+
+    def gates(self, features: ScanFeatures) -> Gates:
+        """Share of each DWI volume in each component's condition, for the routing table."""
+        return self.experts.gates(features, self.unet.component_embedding.flat_vectors())
+
+    def condition(
+        self, features: ScanFeatures, centre: Float[Tensor, "b 3"], *, voxel_size: Float[Tensor, "b 3"]
+    ) -> DenoiseCondition:
+        """What the U-Net is told beside latents and time; ``centre`` in voxels, ``voxel_size`` in mm."""
+        x, y, z = features.pooled.shape[-3:]
+        coordinates = latent_coordinates((x, y, z), centre, voxel_size=voxel_size, compression=self.compression)
+        mixed = self.experts(features, self.unet.component_embedding.flat_vectors())
+        return self.unet.condition(mixed, coordinates)
+
+    def denoise(self, latents: Latents, steps: Int[Tensor, " b"], *, condition: DenoiseCondition) -> Latents:
+        """The network's prediction [E9]: of the noise, the velocity or the clean latents."""
+        return self.unet.denoise(latents, steps, condition=condition)
+
+    @torch.inference_mode()
+    def reconstruct(
+        self,
+        dwi: Dwi,
+        bvals: Float[Tensor, "b c"],
+        *,
+        directions: Float[Tensor, "b c 3"],
+        mask: Masks,
+        voxel_size: Float[Tensor, "b 3"],
+        noise: Float[Tensor, "_ 6 f _ _ _"],
+        num_steps: int = 25,
+        sampler: str = "ddim",
+        spacing: Spacing = "trailing",
+        eta: float = 0.0,
+        generator: Generator | None = None,
+    ) -> Float[Tensor, "_ 6 x y z"]:
+        """Components in network units, zero outside the mask; one sample for each noise.
+
+        One subject (b = 1) may have many noises: its anatomy is read once for all of them. ``noise`` has the shape
+        that ``latent_shape`` gives.
+        """
+        features = self.scan_features(dwi, bvals, directions=directions, mask=mask)
+        condition = self.condition(features, mask_centre(mask), voxel_size=voxel_size)
+
+        def predict(latents: Latents, step: int) -> Latents:
+            steps = torch.full((len(latents),), step, device=latents.device)
+            return self.denoise(latents, steps, condition=condition)
+
+        latents = sample(
+            predict,
+            noise,
+            pairs=step_pairs(num_steps, self.schedule, spacing=spacing),
+            schedule=self.schedule,
+            sampler=sampler,
+            prediction=self.prediction,
+            generator=generator,
+            eta=eta,
+        )
+        x, y, z = mask.shape[1:]
+        return self.decode(latents, features, size=(x, y, z)) * mask[:, None]
+
+    def _statistics(self) -> tuple[Float[Tensor, "1 6 f 1 1 1"], Float[Tensor, "1 6 f 1 1 1"]]:
+        members = torch.tensor([len(group) for group in GROUPS], device=self.latent_mean.device)
+        mean, spread = (
+            values.repeat_interleave(members, dim=0, output_size=6)[None, :, :, None, None, None]
+            for values in (self.latent_mean, self.latent_spread)
+        )
+        return mean, spread
+
+    def _pad(self, volume: Float[Tensor, "b c _ _ _"]) -> Float[Tensor, "b c _ _ _"]:
+        """Zeros behind, up to multiples of ``side_multiple``."""
+        x, y, z = (-side % self.side_multiple for side in volume.shape[-3:])
+        return F.pad(volume, (0, z, 0, y, 0, x)) if x or y or z else volume
