@@ -14,8 +14,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tensorldm.config.prepare import Fit
-from tensorldm.dti.fit import deviation_matrices, fit_ols, fit_wls
-from tensorldm.dti.packing import congruence, pack
+from tensorldm.dti.fit import fit_ols, fit_wls, undo_deviation
+from tensorldm.dti.packing import pack
 from tensorldm.dti.signal import predict_signal
 from tensorldm.imaging.gradients import B0_THRESHOLD
 from tensorldm.shapes import BVals, Directions
@@ -46,10 +46,7 @@ def reference_tensor(
         packed, _ = fit_wls(signal, bvals, directions, min_signal=floor)
     else:
         packed = _fit_dipy(signal.clamp_min(floor), bvals, directions, fit)
-    if grad_dev is None:
-        return packed
-    # With (I + L)g for g every method's tensor is (I + L)ᵀ D (I + L), as dti.fit shows.
-    return congruence(packed, torch.linalg.inv(deviation_matrices(grad_dev.to(packed))).mT)
+    return packed if grad_dev is None else undo_deviation(packed, grad_dev)
 
 
 def noise_level(signal: Signals, bvals: BVals, *, directions: Directions) -> float:
