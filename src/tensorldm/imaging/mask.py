@@ -14,14 +14,17 @@ from scipy import ndimage
 from tensorldm.errors import DataError
 from tensorldm.imaging.gradient_table import GradientTable
 from tensorldm.imaging.nifti import read_mask
+from tensorldm.imaging.resample import to_voxel_size
 from tensorldm.imaging.volume import Space, Volume
 from tensorldm.shapes import MaskImage
 
-MEDIAN_RADIUS_MM = 5.0
-"""The median filter's reach: wide enough to bridge sulci and vessels, narrower than the gap to the eyes."""
+MEDIAN_RADIUS_MM = 4.0
+"""The median filter reaches at least this far: over sulci and vessels, but not from the brain to the eyes."""
 MEDIAN_PASSES = 4
 BRIDGE_MM = 6.0
 """Parts that hang on the brain by less than about twice this (eyes by their nerves, sinus, scalp) are cut off."""
+FINE_VOXEL_MM = 1.5
+"""Finer images are searched at 2 mm: the median filter's cost grows with the sixth power of resolution."""
 AIR_SHARE = 0.1
 NO_BRAIN = "No brain was found in the b=0 image. Check the series, or give a mask."
 FACE = ndimage.generate_binary_structure(3, 1)
@@ -55,7 +58,10 @@ def find_brain(b0: Volume) -> MaskImage:
     if b0.data.min() == b0.data.max():
         raise DataError(NO_BRAIN)
     side = float(np.cbrt(np.prod(b0.space.voxel_size)))
-    radius = max(1, round(MEDIAN_RADIUS_MM / side))
+    if side < FINE_VOXEL_MM:
+        coarse = to_voxel_size(b0.space)
+        return coarse.inverse_mask(find_brain(Volume(coarse.forward(b0.data), coarse.target)))
+    radius = int(np.ceil(MEDIAN_RADIUS_MM / side - 0.1))  # sides of 1.999 and 2.001 mm are the same
     head = _head(b0.data, margin=2 * radius)
     found = np.zeros(b0.data.shape, dtype=bool)
     found[head] = median_otsu(b0.data[head], median_radius=radius, numpass=MEDIAN_PASSES)[1]

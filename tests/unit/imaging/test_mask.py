@@ -63,6 +63,13 @@ def test_thick_slices_are_not_eroded_away():
     assert abs(top.max() - bottom.max()) <= 1
 
 
+def test_a_finer_image_of_the_same_head_gives_the_same_brain():
+    volume, brain, eye = head((112, 124, 100), (1.4, 1.4, 1.4))
+    found = find_brain(volume)
+    assert not (found & eye).any()
+    assert overlap(found, ndimage.binary_erosion(brain, iterations=2)) > 0.96
+
+
 def test_an_image_of_nothing_is_told():
     with pytest.raises(DataError, match="No brain was found"):
         find_brain(Volume(np.zeros((12, 12, 12), np.float32), Space((12, 12, 12), np.eye(4))))
