@@ -26,9 +26,8 @@ def demo(
         from tensorldm.evaluation.summary import describe_subjects, summarise
 
         result = run_demo(out, seed=seed, voxel_size=voxel_size, tell=status.update)
-    tensors, _components, maps = summarise(result.rows)
-    console.print(tensors.to_rich())
-    console.print(maps.to_rich())
+    for table in summarise(result.rows):
+        console.print(table.to_rich())
     for line in describe_subjects(result.rows):
         console.print(line, style="dim", markup=False)
     console.print(

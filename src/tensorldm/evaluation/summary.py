@@ -1,8 +1,10 @@
-"""The long table made readable: three small tables for the terminal and for Markdown, from one description."""
+"""The long table made readable: four small tables for the terminal and for Markdown, from one description."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from rich.table import Table
 
@@ -26,14 +28,13 @@ from tensorldm.evaluation.table import Row, mean_value, methods_of, subjects_of
 from tensorldm.metrics import ranges
 
 
-@dataclass(frozen=True)
-class Column:
-    """One column: its heading, and the figures of one quantity that stand in it, joined by a slash."""
+class Column(NamedTuple):
+    """One column: its heading, the figure that stands in it, and how it is written."""
 
     heading: str
     quantity: str
-    metrics: tuple[str, ...]
-    formats: tuple[str, ...]
+    metric: str
+    form: str
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,11 @@ class Summary:
 
     def to_rich(self) -> Table:
         """For the terminal."""
-        table = Table(title=self.title, title_justify="left")
+        # Narrow enough for eighty columns: no frame, one blank between columns.
+        table = Table(title=self.title, title_justify="left", box=None, padding=(0, 1, 0, 0))
         for heading in self.header:
-            table.add_column(heading, justify="left" if heading == "method" else "right")
+            own = heading == "method"
+            table.add_column(heading, justify="left" if own else "right", no_wrap=own)
         for line in self.lines:
             table.add_row(*line)
         return table
@@ -60,35 +63,34 @@ class Summary:
         return "\n".join([f"**{self.title}**", "", *(f"| {' | '.join(cells)} |" for cells in lines)])
 
 
-def _tensor_columns() -> list[Column]:
-    low, high = ranges.LEM_SENSITIVITY_FLOORS_MM2_PER_S
-    return [
-        Column("LEM", TENSOR, (LEM,), (".3f",)),
-        Column(f"at {low:g} / {high:g}", TENSOR, (sensitivity_name(low), sensitivity_name(high)), (".3f", ".3f")),
-        Column("off-diag. LEM", TENSOR, (OFF_DIAGONAL_LEM,), (".3f",)),
-        Column("SPD viol. %", TENSOR, (SPD_VIOLATIONS,), (".2f",)),
-        Column("v1 median / mean °", TENSOR, (V1_MEDIAN, V1_MEAN), (".1f", ".1f")),
-    ]
+def _image_columns(metric: str, form: str) -> tuple[Column, ...]:
+    return tuple(Column(name, name, metric, form) for name in (*COMPONENT_NAMES, *MAP_NAMES))
 
 
-def _component_columns() -> list[Column]:
-    return [Column(name, name, (PSNR, SSIM), (".2f", ".2f")) for name in COMPONENT_NAMES]
-
-
-def _map_columns() -> list[Column]:
-    return [Column(name, name, (NMSE, PSNR, SSIM), (".3f", ".2f", ".2f")) for name in MAP_NAMES]
-
-
-TABLES: tuple[tuple[str, Callable[[], list[Column]]], ...] = (
-    ("Tensors", _tensor_columns),
-    ("Components: PSNR dB / SSIM", _component_columns),
-    ("Maps: NMSE / PSNR dB / SSIM", _map_columns),
+TABLES: Final[Mapping[str, tuple[Column, ...]]] = MappingProxyType(
+    {
+        "Tensors": (
+            Column("LEM", TENSOR, LEM, ".3f"),
+            *(
+                Column(f"LEM at {floor:g}", TENSOR, sensitivity_name(floor), ".3f")
+                for floor in ranges.LEM_SENSITIVITY_FLOORS_MM2_PER_S
+            ),
+            Column("off-diag. LEM", TENSOR, OFF_DIAGONAL_LEM, ".3f"),
+            Column("SPD viol. %", TENSOR, SPD_VIOLATIONS, ".2f"),
+            Column("v1 median °", TENSOR, V1_MEDIAN, ".1f"),
+            Column("v1 mean °", TENSOR, V1_MEAN, ".1f"),
+        ),
+        "PSNR, dB": _image_columns(PSNR, ".2f"),
+        "SSIM": _image_columns(SSIM, ".3f"),
+        "NMSE": _image_columns(NMSE, ".3f"),
+    }
 )
+"""By title, in the order they are shown."""
 
 
 def summarise(rows: Sequence[Row]) -> list[Summary]:
     """The figures of every method, averaged over the subjects."""
-    return [_summary(title, columns(), rows) for title, columns in TABLES]
+    return [_summary(title, columns, rows) for title, columns in TABLES.items()]
 
 
 def describe_subjects(rows: Sequence[Row]) -> list[str]:
@@ -110,12 +112,12 @@ def format_value(value: float | None, form: str) -> str:
     return ("∞" if value > 0 else "-∞") if math.isinf(value) else format(value, form)
 
 
-def _summary(title: str, columns: list[Column], rows: Sequence[Row]) -> Summary:
+def _summary(title: str, columns: tuple[Column, ...], rows: Sequence[Row]) -> Summary:
     methods = [method for method in methods_of(rows) if method != REFERENCE]
     lines = tuple((method, *(_cell(column, method, rows) for column in columns)) for method in methods)
     return Summary(title, ("method", *(column.heading for column in columns)), lines)
 
 
 def _cell(column: Column, method: str, rows: Sequence[Row]) -> str:
-    values = [mean_value(rows, method=method, quantity=column.quantity, metric=metric) for metric in column.metrics]
-    return " / ".join(format_value(value, form) for value, form in zip(values, column.formats, strict=True))
+    value = mean_value(rows, method=method, quantity=column.quantity, metric=column.metric)
+    return format_value(value, column.form)

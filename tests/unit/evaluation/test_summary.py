@@ -1,8 +1,10 @@
 """The readable tables: right cells, honest gaps, and sections that leave a document alone."""
 
+import io
 import math
 
 import pytest
+from rich.console import Console
 
 from tensorldm.errors import DataError
 from tensorldm.evaluation.markdown import replace_section
@@ -36,11 +38,13 @@ def test_figures_are_averaged_over_subjects_and_rounded():
 
 def test_what_was_not_measured_is_a_dash():
     assert cells("Tensors")["ols-6", "LEM"] == "–"
-    assert cells("Maps")["ols-6", "FA"] == "0.064 / – / –"
+    assert cells("NMSE")["ols-6", "FA"] == "0.064"
+    assert cells("PSNR")["ols-6", "FA"] == "–"
 
 
 def test_identical_images_show_infinity():
-    assert cells("Components")["ade", "Dxx"] == "∞ / 1.00"
+    assert cells("PSNR")["ade", "Dxx"] == "∞"
+    assert cells("SSIM")["ade", "Dxx"] == "1.000"
     assert format_value(-math.inf, ".2f") == "-∞"
     assert format_value(math.nan, ".2f") == "–"
 
@@ -55,6 +59,16 @@ def test_markdown_has_one_line_per_method_and_as_many_cells_as_columns():
     lines = table.to_markdown().splitlines()[2:]
     assert len(lines) == 2 + 2
     assert {line.count("|") for line in lines} == {len(table.header) + 1}
+
+
+def test_no_table_is_wider_than_a_terminal():
+    rows = [Row("minimum-norm", "one", "tensor", "lem", 0.4), Row("minimum-norm", "one", "Dxx", "psnr_db", 100.0)]
+    for table in summarise(rows):
+        console = Console(width=80, file=io.StringIO(), record=True)
+        console.print(table.to_rich())
+        text = console.export_text()
+        assert "minimum-norm" in text
+        assert "…" not in text
 
 
 def test_the_terminal_table_holds_the_same_cells():
