@@ -133,17 +133,11 @@ def _describe_axes(scan: Scan) -> str:
 
 def to_markdown(results: Sequence[SubjectResult], record: RunRecord) -> str:
     """The tables of every series, with all that is needed to read them and to make them again."""
-    parts = ["## Analytic methods on real scans", record.to_markdown()]
-    parts += [
-        "The reference is an ordinary least-squares fit to every b=0 and direction of the series, on its own grid."
-    ]
+    parts = ["## Analytic methods on real scans", record.to_markdown(), READING]
     for result in results:
-        parts += [
-            f"### {result.subject}",
-            *result.remarks[:1],
-            *(f"{line}." for line in describe_subjects(result.rows)),
-        ]
+        scan, *remarks = result.remarks
+        parts += [f"### {result.subject}", scan, *(f"{line}." for line in describe_subjects(result.rows))]
         parts += [table.to_markdown() for table in summarise(result.rows)]
-        parts += ["\n".join(f"- {remark}" for remark in result.remarks[1:])]
+        parts += ["\n".join(f"- {remark}" for remark in remarks)]
     parts += ["### How it was measured", "\n".join(f"- {line}." for line in ranges.describe())]
     return "\n\n".join(parts) + "\n"
