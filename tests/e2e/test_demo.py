@@ -1,5 +1,7 @@
 """The demo as a newcomer runs it, on a coarse grid so that it takes seconds."""
 
+import re
+import runpy
 from pathlib import Path
 
 import nibabel
@@ -11,7 +13,7 @@ from tensorldm.cli import verbs  # noqa: F401  registers the verbs
 from tensorldm.cli.main import app
 from tensorldm.evaluation.table import read_table
 from tensorldm.imaging.gradients import read_gradients
-from tensorldm.imaging.tensor_files import read_provenance
+from tensorldm.imaging.tensor_files import read_convention, read_provenance
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +64,25 @@ class TestWhatTheDemoLeaves:
             assert 15 < found[method, "tensor", "v1_median_degrees"] < 50
 
 
-def test_the_same_seed_makes_the_same_scan_and_another_seed_another(tmp_path):
+@pytest.mark.usefixtures("output")
+def test_the_python_lines_of_getting_started_work_on_the_demos_scan(folder, monkeypatch):
+    document = (Path(__file__).parents[2] / "docs" / "getting-started.md").read_text()
+    (lines,) = re.findall(r"```python\n(.*?)```", document, flags=re.DOTALL)
+    monkeypatch.chdir(folder)
+    runpy.run_path(_saved(folder / "lines.py", lines))
+    assert read_convention(folder / "mine" / "tensor.nii.gz") == "mrtrix"
+    ours, demos = (nibabel.load(folder / name / "md.nii.gz").get_fdata() for name in ("mine", "minimum-norm"))
+    inside = (ours > 0) & (demos > 0)
+    assert inside.sum() > 10_000
+    np.testing.assert_allclose(ours[inside], demos[inside], rtol=1e-4)
+
+
+def _saved(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def test_the_same_seed_makes_the_same_scan_and_another_seed_another():
     from tensorldm.demo import make_virtual_scan
 
     one, again, other = (make_virtual_scan(seed, voxel_size=6.0) for seed in (3, 3, 4))
