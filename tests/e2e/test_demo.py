@@ -82,6 +82,21 @@ def _saved(path: Path, text: str) -> str:
     return str(path)
 
 
+def test_without_the_drawing_library_the_demo_goes_on_with_a_word(tmp_path, monkeypatch):
+    from tensorldm import demo
+    from tensorldm.errors import ToolError
+
+    def no_library(*_arguments, **_more):
+        raise ToolError("No picture was drawn: matplotlib is not installed.")
+
+    monkeypatch.setattr(demo, "draw_overview", no_library)
+    result = demo.run_demo(tmp_path, seed=1, voxel_size=6.0, tell=lambda _: None)
+    assert result.picture is None
+    assert result.remark is not None
+    assert "matplotlib" in result.remark
+    assert result.table.is_file()
+
+
 def test_the_same_seed_makes_the_same_scan_and_another_seed_another():
     from tensorldm.demo import make_virtual_scan
 
