@@ -129,7 +129,7 @@ COURSES: Final[dict[str, Course]] = {
         wide=(0.4, 1.0, 0.0),
         density=0.8,
     ),
-    "FPT": Course(
+    "FPT": Course(  # codespell:ignore
         (
             (5, -21, -32, 4, 3),
             (11, -15, -14, 4, 3.5),

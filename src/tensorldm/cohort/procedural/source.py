@@ -8,17 +8,12 @@ from typing import Final
 import torch
 
 from tensorldm.cohort.anatomy import Anatomy
+from tensorldm.cohort.bundle_names import PAPER_BUNDLES
 from tensorldm.cohort.procedural.bundles import all_names
 from tensorldm.cohort.procedural.head import draw_head
 from tensorldm.cohort.procedural.parameters import REGIONS, draw_shape
 from tensorldm.errors import DataError
 
-PAPER_BUNDLES: Final = (
-    *(f"{name}_{side}" for name in ("CST", "CG", "AF", "IFO", "ILF") for side in ("left", "right")),
-    "CC_2",
-    "CC_7",
-)
-"""The paper's twelve."""
 NAME: Final = re.compile(r"procedural/(\w+)/(\d{4})")
 
 

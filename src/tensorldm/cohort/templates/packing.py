@@ -1,0 +1,135 @@
+"""One anatomy in one small file, so that a folder of them can travel without the scans they were made from.
+
+A gzip of safetensors. Only the mask's voxels are kept, of each compartment only those where it is present; tensors
+in half precision and µm²/ms, fractions in bytes, bundle directions in signed bytes (within 0.5°).
+"""
+
+import gzip
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+from jaxtyping import Bool, Float, Float16, Float32, UInt8
+from torch import Tensor
+
+from tensorldm.cohort.anatomy import Anatomy, Bundle
+from tensorldm.cohort.templates.volumes import volume_of
+from tensorldm.errors import DataError
+from tensorldm.imaging.atomic import write_bytes
+
+SUFFIX: Final = ".anatomy"
+FORMAT: Final = "tensorldm anatomy 1"
+UM2_PER_MS: Final = 1e3
+"""From mm²/s: half precision keeps eleven bits between 0.06 and 65504, and diffusivities are 0.1 to 3.3 here."""
+
+
+def save_anatomy(path: Path, anatomy: Anatomy) -> None:
+    """Write an anatomy, whole or not at all."""
+    mask = anatomy.mask.cpu()
+    shares = _bytes(anatomy.fractions.cpu()[:, mask])
+    arrays = {
+        "mask": _bits(mask),
+        "fractions": shares,
+        "tissue": _bytes(anatomy.tissue.cpu()[:, mask]),
+        "s0": _planes(anatomy.s0.cpu()[mask].half()),
+    }
+    for k, share in enumerate(shares):
+        arrays[f"tensors{k}"] = _planes((anatomy.tensors[k].cpu()[:, mask][:, share > 0] * UM2_PER_MS).half())
+    for name, bundle in anatomy.bundles.items():
+        inside = bundle.mask.cpu()
+        arrays[f"bundle.{name}.mask"] = _bits(inside[mask])
+        arrays[f"bundle.{name}.directions"] = (bundle.directions.cpu()[:, inside] * 127).round().to(torch.int8)
+    notes = {
+        "format": FORMAT,
+        "name": anatomy.name,
+        "source": anatomy.source,
+        "shape": json.dumps(mask.shape),
+        "voxel_size": json.dumps(anatomy.voxel_size),
+    }
+    packed = safetensors.torch.save({key: value.contiguous() for key, value in arrays.items()}, notes)
+    write_bytes(path, gzip.compress(packed, compresslevel=9, mtime=0))
+
+
+def load_anatomy(path: Path) -> Anatomy:
+    """Read what ``save_anatomy`` wrote."""
+    try:
+        content = gzip.decompress(path.read_bytes())
+        arrays = safetensors.torch.load(content)
+        notes = _notes(content)
+    except (OSError, EOFError, ValueError, zlib.error, safetensors.SafetensorError) as error:
+        raise DataError(f"{path}: not a packed anatomy, or cut short ({error}). Pack it again.") from error
+    if notes.get("format") != FORMAT:
+        raise DataError(f"{path}: the format is '{notes.get('format')}', expected '{FORMAT}'. Pack it again.")
+    x, y, z = json.loads(notes["shape"])
+    mask = _from_bits(arrays["mask"], x * y * z).reshape(x, y, z)
+    shares, tissue = arrays["fractions"], arrays["tissue"].float()
+    tensors = torch.stack([_compartment(arrays[f"tensors{k}"], present) for k, present in enumerate(shares > 0)])
+    sides = json.loads(notes["voxel_size"])
+    return Anatomy(
+        name=notes["name"],
+        source=notes["source"],
+        tensors=volume_of(tensors.permute(2, 0, 1), mask),
+        fractions=volume_of((shares.float() / shares.float().sum(dim=0)).T, mask),
+        s0=volume_of(_from_planes(arrays["s0"]), mask),
+        tissue=volume_of((tissue / tissue.sum(dim=0)).T, mask),
+        mask=mask,
+        voxel_size=(float(sides[0]), float(sides[1]), float(sides[2])),
+        bundles=_bundles(arrays, mask),
+    )
+
+
+def _compartment(stored: UInt8[Tensor, "2 6 r"], present: Bool[Tensor, " v"]) -> Float[Tensor, "6 v"]:
+    """Tensors of all voxels; where the compartment is absent, its mean, which weighs nothing."""
+    kept = _from_planes(stored) / UM2_PER_MS
+    tensors = kept.new_zeros(6, len(present))
+    if kept.shape[1]:
+        tensors[:] = kept.mean(dim=1, keepdim=True)
+        tensors[:, present] = kept
+    return tensors
+
+
+def _bundles(arrays: Mapping[str, Tensor], mask: Bool[Tensor, "x y z"]) -> dict[str, Bundle]:
+    bundles = {}
+    for key in arrays:
+        if not key.startswith("bundle.") or not key.endswith(".mask"):
+            continue
+        name = key.removeprefix("bundle.").removesuffix(".mask")
+        inside = volume_of(_from_bits(arrays[key], int(mask.sum())), mask)
+        directions = torch.nn.functional.normalize(arrays[f"bundle.{name}.directions"].float(), dim=0)
+        bundles[name] = Bundle(mask=inside, directions=volume_of(directions.T, inside))
+    return bundles
+
+
+def _bytes(shares: Float[Tensor, "k v"]) -> UInt8[Tensor, "k v"]:
+    """Shares of 1 in 255 steps."""
+    return (shares * 255).round().to(torch.uint8)
+
+
+def _bits(mask: Bool[Tensor, "*n"]) -> UInt8[Tensor, " bytes"]:
+    return torch.from_numpy(np.packbits(mask.numpy().ravel()))
+
+
+def _from_bits(bits: UInt8[Tensor, " bytes"], count: int) -> Bool[Tensor, " n"]:
+    return torch.from_numpy(np.unpackbits(bits.numpy(), count=count)).bool()
+
+
+def _planes(values: Float16[Tensor, "*n"]) -> UInt8[Tensor, "2 *n"]:
+    """Low bytes, then high bytes: high bytes of neighbours are alike, and gzip finds that."""
+    return values.contiguous().view(torch.uint8).reshape(*values.shape, 2).movedim(-1, 0).contiguous()
+
+
+def _from_planes(planes: UInt8[Tensor, "2 *n"]) -> Float32[Tensor, "*n"]:
+    return planes.movedim(0, -1).contiguous().view(torch.float16)[..., 0].float()
+
+
+def _notes(content: bytes) -> dict[str, str]:
+    """The header's metadata, which the library reads from files only."""
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    return dict(header.get("__metadata__", {}))
