@@ -36,7 +36,7 @@ class _Checked:
 class WarpSettings(_Checked):
     """Pose and shape."""
 
-    rotation_degrees: float = 18.0
+    rotation_degrees: float = 15.0
     """Largest turn about each axis; drawn evenly between its negative and itself, as the next three."""
     translation_mm: float = 4.0
     scale: float = 0.08
@@ -44,7 +44,7 @@ class WarpSettings(_Checked):
     shear: float = 0.04
     spacing_mm: tuple[float, ...] = (60.0, 30.0, 15.0)
     """Distance of the control points of each scale of the velocity field."""
-    displacement_mm: tuple[float, ...] = (4.0, 2.0, 0.6)
+    displacement_mm: tuple[float, ...] = (3.0, 1.2, 0.4)
     """Standard deviation of the displacement at each scale."""
     mirror: bool = True
     """Swap left and right in half of the subjects."""
@@ -78,6 +78,8 @@ class VariationSettings(_Checked):
     bias: float = 0.15
     """Standard deviation of the logarithm of the receive field, which multiplies all volumes."""
     bias_spacing_mm: float = 90.0
+    rim: Range = (0.05, 0.25)
+    """Share of the voxels around the brain, mostly bone, that the mask lets in."""
     lesion_probability: float = 0.1
     """Share of subjects with white-matter lesions."""
     lesions: int = 12
@@ -87,7 +89,7 @@ class VariationSettings(_Checked):
         self._in_order(
             "white_diffusivity", "grey_diffusivity", "csf_diffusivity", "grey_contrast", "csf_contrast", lowest=0.1
         )
-        self._in_order("anisotropy", lowest=0.0)
+        self._in_order("anisotropy", "rim", lowest=0.0)
         self._in_order("ventricles_mm", lowest=-10.0)
         self._at_least(0.0, "diffusivity_texture", "anisotropy_texture", "bias", "lesions", "lesion_probability")
         self._at_least(10.0, "bias_spacing_mm")
@@ -112,7 +114,7 @@ class ProtocolSettings(_Checked):
     """None: as thick as the slices are apart."""
     blur_mm: Range = (0.0, 0.0)
     """FWHM of the point spread beyond the voxel itself."""
-    snr: Range = (25.0, 35.0)
+    snr: Range = (20.0, 35.0)
     """Mean b=0 signal of white matter over the noise's standard deviation in one real channel."""
     coils: int = 1
     """1 gives Rician noise; n receivers combined by sum of squares give non-central χ."""

@@ -11,6 +11,7 @@ from tensorldm.cohort.anatomy import Anatomy
 from tensorldm.cohort.draws import uniform
 from tensorldm.cohort.lesions import add_lesions
 from tensorldm.cohort.protocol import Protocol, draw_protocol
+from tensorldm.cohort.rim import add_rim
 from tensorldm.cohort.scanner import Scan, scan
 from tensorldm.cohort.settings import CohortSettings
 from tensorldm.cohort.variation import vary_signal, vary_tissue, ventricle_velocity
@@ -53,7 +54,7 @@ def draw_subject_protocol(settings: CohortSettings, *, seed: int, position: int)
 def vary_head(
     anatomy: Anatomy, settings: CohortSettings, *, seed: int, position: int, with_bundles: bool = False
 ) -> Anatomy:
-    """Another head from an anatomy: mirrored, posed and warped, then other tissue, lesions and signal."""
+    """Another head from an anatomy: mirrored, posed and warped, then other tissue, lesions, signal and rim."""
     if settings.warp.mirror and uniform(generator(seed, "mirror", position), (0.0, 1.0)) < 0.5:
         anatomy = mirror_anatomy(anatomy)
     ventricles = ventricle_velocity(anatomy, settings.variation, generator=generator(seed, "ventricles", position))
@@ -63,4 +64,5 @@ def vary_head(
     varied = warp_anatomy(anatomy, deformation, reorientation=settings.warp.reorientation, with_bundles=with_bundles)
     varied = vary_tissue(varied, settings.variation, generator=generator(seed, "tissue", position))
     varied = add_lesions(varied, settings.variation, generator=generator(seed, "lesions", position))
-    return vary_signal(varied, settings.variation, generator=generator(seed, "signal", position))
+    varied = vary_signal(varied, settings.variation, generator=generator(seed, "signal", position))
+    return add_rim(varied, settings.variation, generator=generator(seed, "rim", position))

@@ -6,6 +6,7 @@ import torch
 from tensorldm.cohort.deformation import pull_back
 from tensorldm.cohort.draws import smooth_field
 from tensorldm.cohort.lesions import add_lesions, lesion_extent
+from tensorldm.cohort.rim import add_rim, shell_around
 from tensorldm.cohort.settings import VariationSettings
 from tensorldm.cohort.variation import scale_anisotropy, vary_signal, vary_tissue, ventricle_velocity
 from tensorldm.cohort.warp import velocity_grid, warp_anatomy
@@ -131,3 +132,21 @@ def test_smooth_fields_have_unit_variance_and_the_scale_asked_for(generator):
     far = (field[:, 16:] * field[:, :-16]).mean() / field.square().mean()
     assert near > 0.97
     assert abs(far) < 0.2
+
+
+def test_the_rim_takes_in_its_share_of_the_shell_around_the_brain_and_is_dark(helical_anatomy, generator):
+    shell = shell_around(helical_anatomy.mask)
+    with_rim = add_rim(helical_anatomy, VariationSettings(rim=(0.4, 0.4)), generator=generator)
+    added = with_rim.mask & ~helical_anatomy.mask
+    assert (added & ~shell).sum() == 0
+    assert float(added.sum() / shell.sum()) == pytest.approx(0.4, abs=0.12)
+    assert with_rim.s0[added].max() < 0.3
+    assert torch.allclose(with_rim.fractions[:, with_rim.mask].sum(dim=0), torch.ones(()), atol=1e-5)
+    assert torch.equal(with_rim.s0[helical_anatomy.mask], helical_anatomy.s0[helical_anatomy.mask])
+    assert fractional_anisotropy(with_rim.tensors[0][:, added].T).max() < 1e-3
+
+
+def test_no_rim_leaves_the_brain_as_it_is(helical_anatomy, generator):
+    with_rim = add_rim(helical_anatomy, VariationSettings(rim=(0.0, 0.0)), generator=generator)
+    assert torch.equal(with_rim.mask, helical_anatomy.mask)
+    assert torch.equal(with_rim.tensors, helical_anatomy.tensors)
