@@ -26,8 +26,9 @@ GradientDeviations = Float[Tensor, "*voxels 9"]
 
 MIN_SIGNAL = 1e-4
 """Floor of the signal before the logarithm, in the units of the scan; DIPY's default."""
-_CHUNK_ELEMENTS = 1 << 20
-"""Signals worked on at once: keeps temporary memory to a few times this, and small enough for the cache."""
+_CPU_CHUNK_SIGNALS = 1 << 18
+"""Signals worked on at once: their logarithms stay in the cache, and memory stays bounded."""
+_GPU_CHUNK_SIGNALS = 1 << 26
 
 
 def fit_ols(
@@ -126,10 +127,11 @@ def _fit_in_chunks(signal: Tensor, fit: Callable[[Tensor], Tensor], min_signal: 
     """Apply ``fit`` (ln S as n × voxels to coefficients as 7 × voxels) so that temporary memory stays bounded."""
     voxels = signal.shape[:-1]
     flat = signal.reshape(-1, signal.shape[-1])
+    at_once = _CPU_CHUNK_SIGNALS if signal.device.type == "cpu" else _GPU_CHUNK_SIGNALS
     with torch.autocast(signal.device.type, enabled=False):  # bfloat16 would cost three digits
         parts = [
             fit(log_signal(part, min_signal=min_signal).mT)
-            for part in torch.split(flat, max(1, _CHUNK_ELEMENTS // signal.shape[-1]))
+            for part in torch.split(flat, max(1, at_once // signal.shape[-1]))
         ]
     coefficients = torch.cat(parts, dim=1).reshape(7, *voxels)
     return coefficients[:6].movedim(0, -1), coefficients[6].exp()

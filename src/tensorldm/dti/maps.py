@@ -9,6 +9,7 @@ import math
 import torch
 
 from tensorldm.dti.eigen import eigen, eigenvalues
+from tensorldm.dti.packing import safe_sqrt
 from tensorldm.shapes import Eigenvalues, Packed, Scalars, Vectors
 
 
@@ -60,8 +61,9 @@ def angle_degrees(v: Vectors, w: Vectors) -> Scalars:
 
     From the cross product and the dot product together, so that small angles keep their digits; lengths do not matter.
     """
-    cross = torch.linalg.vector_norm(torch.linalg.cross(v, w), dim=-1)
-    return torch.rad2deg(torch.atan2(cross, (v * w).sum(dim=-1).abs()))
+    (vx, vy, vz), (wx, wy, wz) = v.unbind(-1), w.unbind(-1)
+    x, y, z = vy * wz - vz * wy, vz * wx - vx * wz, vx * wy - vy * wx
+    return torch.rad2deg(torch.atan2(safe_sqrt(x * x + y * y + z * z), (vx * wx + vy * wy + vz * wz).abs()))
 
 
 def _physical(packed: Packed) -> Eigenvalues:
@@ -70,9 +72,9 @@ def _physical(packed: Packed) -> Eigenvalues:
 
 def _anisotropy(values: Eigenvalues) -> Scalars:
     a, b, c = values.unbind(-1)
-    largest = torch.where(a > 0, a, 1)  # relative to it, squares of small diffusivities cannot underflow
-    b, c = b / largest, c / largest
-    spread = (1 - b) ** 2 + (b - c) ** 2 + (1 - c) ** 2
-    anisotropic = (spread > 0) & (a > 0)
-    ratio = torch.where(anisotropic, spread, 1) / (2 * (1 + b * b + c * c))
-    return torch.where(anisotropic, ratio.sqrt().clamp(max=1), 0)
+    tiny = torch.finfo(values.dtype).tiny
+    largest = a.clamp(min=tiny)  # relative to it, squares of small diffusivities cannot underflow
+    a, b, c = a / largest, b / largest, c / largest
+    spread = (a - b) ** 2 + (b - c) ** 2 + (a - c) ** 2
+    size = (a * a + b * b + c * c).clamp(min=tiny)
+    return safe_sqrt(spread / (2 * size)).clamp(max=1)

@@ -18,7 +18,6 @@ Matrices = Float[Tensor, "*#voxels 3 3"]
 
 _INDEX = ((0, 3, 4), (3, 1, 5), (4, 5, 2))
 """Component d of matrix entry i, j."""
-_FROBENIUS_WEIGHTS = (1.0, 1.0, 1.0, 2.0**0.5, 2.0**0.5, 2.0**0.5)
 
 
 def pack(tensors: Tensors) -> Packed:
@@ -48,8 +47,13 @@ def rotate(packed: Packed, rotation: Matrices) -> Packed:
 
 def frobenius(packed: Packed) -> Scalars:
     """Frobenius norm of the matrix: off-diagonals count twice. Its gradient at zero is zero."""
-    norm: Tensor = torch.linalg.vector_norm(packed * packed.new_tensor(_FROBENIUS_WEIGHTS), dim=-1)
-    return norm
+    xx, yy, zz, xy, xz, yz = components(packed)
+    return safe_sqrt(xx * xx + yy * yy + zz * zz + 2 * (xy * xy + xz * xz + yz * yz))
+
+
+def safe_sqrt(x: Scalars) -> Scalars:
+    """√x for x ≥ 0, with gradient 0 instead of infinity at 0."""
+    return x.clamp(min=torch.finfo(x.dtype).tiny).sqrt() * (x > 0)
 
 
 def widen(packed: Packed) -> Packed:

@@ -51,6 +51,23 @@ def test_eigenvalues_and_frames_are_accurate_to_rounding_for_every_shape_of_tens
     assert torch.linalg.det(wide).min() > 0.999
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_sphere_with_errors_of_one_unit_in_the_last_place_is_decomposed_too(dtype):
+    one = torch.tensor(6.2095786602713, dtype=dtype)
+    up, down = torch.nextafter(one, 2 * one), torch.nextafter(one, 0 * one)
+    tiny = one * torch.finfo(dtype).eps / 2
+    diagonals = torch.cartesian_prod(*[torch.stack((down, one, up))] * 3)
+    off_diagonals = torch.cartesian_prod(*[torch.stack((-tiny, 0 * tiny, tiny))] * 3)
+    tensors = torch.cat(
+        (diagonals.repeat_interleave(len(off_diagonals), dim=0), off_diagonals.repeat(len(diagonals), 1)), dim=1
+    )
+    for signed in (tensors, -tensors):
+        values, vectors = eigen(signed)
+        assert (vectors.mT @ vectors - torch.eye(3)).abs().max() <= TOLERANCE[dtype]
+        assert (compose(values, vectors) - signed).abs().max() <= TOLERANCE[dtype] * one
+        assert (eigenvalues(signed) - values).abs().max() <= TOLERANCE[dtype] * one
+
+
 def test_eigenvalues_descend(generator):
     values = eigenvalues(torch.randn(500, 6, generator=generator))
     assert (values.diff(dim=-1) <= 0).all()

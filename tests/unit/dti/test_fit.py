@@ -118,7 +118,7 @@ def test_working_in_chunks_changes_nothing(fit_tensor, generator, monkeypatch):
     tensors, s0 = brain(generator, 3, 50)
     signal = noisy(predict_signal(tensors, s0, bvals, directions), generator)
     whole, _ = fit_tensor(signal, bvals, directions)
-    monkeypatch.setattr(fit, "_CHUNK_ELEMENTS", 7 * 22)
+    monkeypatch.setattr(fit, "_CPU_CHUNK_SIGNALS", 7 * 22)
     torch.testing.assert_close(fit_tensor(signal, bvals, directions)[0], whole, rtol=1e-12, atol=0)
 
 

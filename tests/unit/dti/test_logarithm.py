@@ -45,7 +45,7 @@ def test_the_logarithm_undoes_the_exponential(generator):
 def test_brain_tensors_survive_log_and_exp_in_float32(generator):
     tensors = turned((1.7e-3, 4e-4, 3e-4), generator, 200).float()
     relative = frobenius(exp(log(tensors)) - tensors) / frobenius(tensors)
-    assert relative.max() < 2e-6
+    assert relative.max() < 5e-6  # rounding of logarithms near −8
 
 
 def test_the_logarithm_clamps_eigenvalues_at_the_floor(generator):
