@@ -9,7 +9,7 @@ import json
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import safetensors
@@ -25,6 +25,8 @@ from tensorldm.imaging.atomic import write_bytes
 
 SUFFIX: Final = ".anatomy"
 FORMAT: Final = "tensorldm anatomy 1"
+NOTES: Final = "anatomy"
+"""One key of metadata: the library writes several in any order, and the same anatomy is to give the same bytes."""
 UM2_PER_MS: Final = 1e3
 """From mm²/s: half precision keeps eleven bits between 0.06 and 65504, and diffusivities are 0.1 to 3.3 here."""
 
@@ -49,10 +51,12 @@ def save_anatomy(path: Path, anatomy: Anatomy) -> None:
         "format": FORMAT,
         "name": anatomy.name,
         "source": anatomy.source,
-        "shape": json.dumps(mask.shape),
-        "voxel_size": json.dumps(anatomy.voxel_size),
+        "shape": list(mask.shape),
+        "voxel_size": list(anatomy.voxel_size),
     }
-    packed = safetensors.torch.save({key: value.contiguous() for key, value in arrays.items()}, notes)
+    packed = safetensors.torch.save(
+        {key: value.contiguous() for key, value in arrays.items()}, {NOTES: json.dumps(notes)}
+    )
     write_bytes(path, gzip.compress(packed, compresslevel=9, mtime=0))
 
 
@@ -66,18 +70,18 @@ def load_anatomy(path: Path) -> Anatomy:
         raise DataError(f"{path}: not a packed anatomy, or cut short ({error}). Pack it again.") from error
     if notes.get("format") != FORMAT:
         raise DataError(f"{path}: the format is '{notes.get('format')}', expected '{FORMAT}'. Pack it again.")
-    x, y, z = json.loads(notes["shape"])
+    x, y, z = notes["shape"]
     mask = _from_bits(arrays["mask"], x * y * z).reshape(x, y, z)
-    shares, tissue = arrays["fractions"], arrays["tissue"].float()
+    shares = arrays["fractions"]
     tensors = torch.stack([_compartment(arrays[f"tensors{k}"], present) for k, present in enumerate(shares > 0)])
-    sides = json.loads(notes["voxel_size"])
+    sides = notes["voxel_size"]
     return Anatomy(
         name=notes["name"],
         source=notes["source"],
         tensors=volume_of(tensors.permute(2, 0, 1), mask),
-        fractions=volume_of((shares.float() / shares.float().sum(dim=0)).T, mask),
+        fractions=volume_of(shares.T.float() / 255, mask),
         s0=volume_of(_from_planes(arrays["s0"]), mask),
-        tissue=volume_of((tissue / tissue.sum(dim=0)).T, mask),
+        tissue=volume_of(arrays["tissue"].T.float() / 255, mask),
         mask=mask,
         voxel_size=(float(sides[0]), float(sides[1]), float(sides[2])),
         bundles=_bundles(arrays, mask),
@@ -107,8 +111,11 @@ def _bundles(arrays: Mapping[str, Tensor], mask: Bool[Tensor, "x y z"]) -> dict[
 
 
 def _bytes(shares: Float[Tensor, "k v"]) -> UInt8[Tensor, "k v"]:
-    """Shares of 1 in 255 steps."""
-    return (shares * 255).round().to(torch.uint8)
+    """Shares of 1 in 255 steps that sum to 255: the largest share takes what rounding left over."""
+    steps = (shares * 255).round()
+    largest = shares.argmax(dim=0, keepdim=True)
+    left_over = 255 - steps.sum(dim=0, keepdim=True)
+    return steps.scatter_add(0, largest, left_over).to(torch.uint8)
 
 
 def _bits(mask: Bool[Tensor, "*n"]) -> UInt8[Tensor, " bytes"]:
@@ -128,8 +135,8 @@ def _from_planes(planes: UInt8[Tensor, "2 *n"]) -> Float32[Tensor, "*n"]:
     return planes.movedim(0, -1).contiguous().view(torch.float16)[..., 0].float()
 
 
-def _notes(content: bytes) -> dict[str, str]:
-    """The header's metadata, which the library reads from files only."""
+def _notes(content: bytes) -> dict[str, Any]:
+    """What was noted in the header, which the library reads from files only."""
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
-    return dict(header.get("__metadata__", {}))
+    return dict(json.loads(header.get("__metadata__", {}).get(NOTES, "{}")))

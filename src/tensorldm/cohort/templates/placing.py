@@ -21,7 +21,7 @@ from tensorldm.dti.maps import principal_direction
 from tensorldm.dti.packing import rotate
 from tensorldm.imaging.reorient import Reorientation, to_ras
 from tensorldm.imaging.resample import Resampling
-from tensorldm.imaging.volume import Space
+from tensorldm.imaging.volume import MovedMask, Space
 from tensorldm.shapes import MaskImage
 
 SAME_FIBRE_COSINE: Final = 0.7
@@ -38,7 +38,7 @@ class Placement:
     """From the anatomy's grid to the re-oriented template; used backwards."""
     native_mask: MaskImage
     """On the re-oriented template."""
-    mask: MaskImage
+    mask: MovedMask
     """On the anatomy's grid."""
 
     def tensors(self, packed: Float[ndarray, "x y z 6"]) -> Float[Tensor, "v 6"]:
@@ -96,7 +96,7 @@ def place(space: Space, mask: MaskImage, *, grid: GridChoice) -> Placement:
 
 def _covered(
     to_source: Float[ndarray, "4 4"], source: tuple[int, int, int], *, shape: tuple[int, int, int]
-) -> MaskImage:
+) -> MovedMask:
     """Voxels of a grid whose middles lie within a source's field of view."""
     inside = []
     for axis in range(3):
@@ -113,26 +113,36 @@ def _average_fibres(
     first, last = torch.zeros(3, dtype=torch.long), torch.tensor(weights.shape[:3]) - 1
     nearest = positions.round().long().clamp(min=first, max=last)
     wanted, present = _at(directions, nearest), _at(weights, nearest) > 0
-    base = positions.floor().long()
-    part = positions - base
-    rows, columns = list(ROWS), list(COLUMNS)
-    dyads = torch.zeros(*wanted.shape[:2], 6)
-    total = torch.zeros(wanted.shape[:2])
+    found, amounts = torch.zeros_like(wanted), torch.zeros(wanted.shape[:2])
+    rows = present.any(dim=-1)
+    wanted, base = wanted[rows], positions[rows].floor().long()
+    part = positions[rows] - base
+    dyads, total = torch.zeros(*wanted.shape[:2], 6), torch.zeros(wanted.shape[:2])
     for corner in product((0, 1), repeat=3):
         offset = torch.tensor(corner)
         share = torch.where(offset.bool(), part, 1 - part).prod(dim=-1)
+        if not share.any():
+            continue
         index = (base + offset).clamp(min=first, max=last)
-        there, amount = _at(directions, index), _at(weights, index)
-        cosine = torch.einsum("vmi,vni->vmn", wanted, there).abs() * (amount > 0)[:, None]
-        closeness, twin = cosine.max(dim=-1)
-        weight = share[:, None] * amount.gather(1, twin) * (closeness > SAME_FIBRE_COSINE)
-        fibre = there.gather(1, twin[..., None].expand(-1, -1, 3))
-        dyads += weight[..., None] * fibre[..., rows] * fibre[..., columns]
+        fibre, amount = _matching(wanted, _at(directions, index), weights=_at(weights, index))
+        weight = share[:, None] * amount
+        dyads += weight[..., None] * fibre[..., list(ROWS)] * fibre[..., list(COLUMNS)]
         total += weight
-    total = total * present
-    found = torch.zeros_like(wanted)
-    found[total > 0] = principal_direction(dyads[total > 0])
-    return found, total
+    total = total * present[rows]
+    mean = torch.zeros_like(wanted)
+    mean[total > 0] = principal_direction(dyads[total > 0])
+    found[rows], amounts[rows] = mean, total
+    return found, amounts
+
+
+def _matching(
+    wanted: Float[Tensor, "v m 3"], there: Float[Tensor, "v m 3"], *, weights: Float[Tensor, "v m"]
+) -> tuple[Float[Tensor, "v m 3"], Float[Tensor, "v m"]]:
+    """For each wanted fibre the one most nearly parallel to it, and its weight: 0 where none is near enough."""
+    cosine = torch.einsum("vmi,vni->vmn", wanted, there).abs() * (weights > 0)[:, None]
+    closeness, twin = cosine.max(dim=-1)
+    fibre = there.gather(1, twin[..., None].expand(-1, -1, 3))
+    return fibre, weights.gather(1, twin) * (closeness > SAME_FIBRE_COSINE)
 
 
 def _at(volume: Float[Tensor, "x y z *n"], index: Int[Tensor, "v 3"]) -> Float[Tensor, "v *n"]:
