@@ -79,13 +79,12 @@ class _Normalised(NamedTuple):
         return torch.stack([torch.addcmul(self.mean, self.spread, value) * self.scale for value in of_b])
 
 
-def _in_chunks(solve: Callable[[Tensor], Tensor], packed: Tensor, *shape: int) -> Tensor:
-    """Run ``solve`` (packed voxels to an array whose last axis is the voxels) and put the voxels' axes first again."""
+def _in_chunks(solve: Callable[[Tensor], Tensor], packed: Tensor) -> Tensor:
+    """Run ``solve`` (a list of packed voxels to rows of results) over voxels of any shape; results come last again."""
     flat = packed.reshape(-1, 6)
     parts = torch.split(flat, _CPU_CHUNK_VOXELS) if flat.device.type == "cpu" else (flat,)
     solved = torch.cat([solve(part) for part in parts], dim=-1)
-    stacked = solved.reshape(*shape, *packed.shape[:-1])
-    return stacked.movedim(tuple(range(len(shape))), tuple(range(-len(shape), 0)))
+    return solved.reshape(len(solved), *packed.shape[:-1]).movedim(0, -1)
 
 
 def _normalise(packed: Tensor) -> _Normalised:
@@ -160,7 +159,7 @@ def _solve(packed: Tensor) -> Tensor:
 
 
 def _decompose(packed: Tensor) -> tuple[Tensor, Tensor]:
-    both = _in_chunks(_solve, packed, 12)
+    both = _in_chunks(_solve, packed)
     return both[..., :3], both[..., 3:].reshape(*packed.shape[:-1], 3, 3)
 
 
@@ -197,7 +196,7 @@ def _pull_back(gradient: Tensor, vectors: Tensor) -> Tensor:
 class _Eigenvalues(torch.autograd.Function):
     @staticmethod
     def forward(packed: Tensor) -> Tensor:
-        return _in_chunks(_solve_values, packed, 3)
+        return _in_chunks(_solve_values, packed)
 
     @staticmethod
     def setup_context(ctx: FunctionCtx, inputs: tuple[Tensor], output: Tensor) -> None:  # noqa: ARG004
