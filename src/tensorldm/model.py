@@ -95,11 +95,11 @@ class TensorLDM(nn.Module):
         features: ScanFeatures = conditioner(dwi, bvals, directions=directions, analytic=analytic, adc=adc)
         return features
 
-    def encode(self, components: Components) -> Latents:
+    def encode(self, components: Components) -> Float[Tensor, "b 6 _ _ _ _"]:
         """Latents before quantisation, of mean zero and variance one in each group; padded grid."""
         return self.normalise(self.autoencoder.encode(self._pad(components)))
 
-    def decode(self, latents: Latents, features: ScanFeatures, *, size: Size) -> Components:
+    def decode(self, latents: Latents, features: ScanFeatures, *, size: Size) -> Float[Tensor, "b 6 _ _ _"]:
         """Components of a volume of this size, from normalised latents, which are quantised first."""
         quantized = self.autoencoder.quantize(self.denormalise(latents)).latents
         x, y, z = size
@@ -116,7 +116,7 @@ class TensorLDM(nn.Module):
         return latents * spread + mean
 
     @torch.no_grad()
-    def set_latent_scale(self, latents: Latents, inside: LatentMask) -> None:
+    def set_latent_scale(self, latents: Latents, inside: Bool[Tensor, "b x y z"]) -> None:
         """Take mean and spread of each group's channels from raw latents (``autoencoder.encode``) inside the mask."""
         for index, group in enumerate(GROUPS):
             members = rearrange(latents[:, group[0] : group[-1] + 1], "b s f x y z -> b x y z s f")[inside].float()

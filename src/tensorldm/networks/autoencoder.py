@@ -57,7 +57,7 @@ class Autoencoder(nn.Module):
         self.conditioner = conditioner
         self.decoder = decoder
 
-    def encode(self, components: Components) -> Latents:
+    def encode(self, components: Components) -> Float[Tensor, "b 6 _ _ _ _"]:
         """Latents before quantisation, in the encoders' own units."""
         parts = [
             encoder(components[:, group[0] : group[-1] + 1])
@@ -78,7 +78,7 @@ class Autoencoder(nn.Module):
             perplexities.append(result.perplexity)
         return QuantizedLatents(torch.cat(parts, dim=1), torch.stack(commitments).sum(), torch.stack(perplexities))
 
-    def decode(self, quantized: Latents, features: ScanFeatures) -> Components:
+    def decode(self, quantized: Latents, features: ScanFeatures) -> Float[Tensor, "b 6 _ _ _"]:
         """Components in network units, from latents made of codes."""
         components: Tensor = self.decoder(quantized, features.fused)
         return components

@@ -10,13 +10,14 @@ from itertools import pairwise
 
 import torch.nn.functional as F
 from einops import rearrange
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from tensorldm.components import NUM_COMPONENTS
 from tensorldm.networks.attention import AttentionMode, set_attention_mode, swin_pair
 from tensorldm.networks.film import ResidualBlock
-from tensorldm.networks.layers import AnyStack, Conv, Pointwise, Stack, Upsample, VoxelNorm
-from tensorldm.shapes import Components, Latents
+from tensorldm.networks.layers import Condition, Conv, Pointwise, Stack, Upsample, VoxelNorm
+from tensorldm.shapes import Latents
 
 
 class FusionMlp(nn.Module):
@@ -53,7 +54,7 @@ class DecoderLevel(nn.Module):
         )
         self.attention = swin_pair(channels, heads, sets=NUM_COMPONENTS) if heads else nn.Identity()
 
-    def forward(self, stack: Stack, condition: AnyStack) -> Stack:
+    def forward(self, stack: Stack, condition: Condition) -> Stack:
         """Features of the same grid and width."""
         for block in self.blocks:
             assert isinstance(block, ResidualBlock)
@@ -104,7 +105,7 @@ class Decoder(nn.Module):
         set_attention_mode(self, mode)
         self.fusion.active = mode != "off"
 
-    def forward(self, latents: Latents, condition: Sequence[AnyStack]) -> Components:
+    def forward(self, latents: Latents, condition: Sequence[Condition]) -> Float[Tensor, "b 6 _ _ _"]:
         """Components in network units; ``condition`` from fine to coarse, one map for all components or one each."""
         stack = self.stem(latents)
         for level in reversed(range(len(self.levels))):

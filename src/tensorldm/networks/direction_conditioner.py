@@ -83,9 +83,7 @@ class DirectionConditioner(Conditioner):
         return ScanFeatures(fused, pooled, gradients=gradients)
 
 
-def _weighted_sum(
-    stack: Float[Tensor, "b c f x y z"], logits: Float[Tensor, "b c f"]
-) -> Float[Tensor, "b 1 f x y z"]:
+def _weighted_sum(stack: Float[Tensor, "b c f x y z"], logits: Float[Tensor, "b c f"]) -> Float[Tensor, "b 1 f x y z"]:
     """Each feature averaged over volumes with its own weights."""
     weights = logits.softmax(dim=1).to(stack.dtype)
     return rearrange(einsum(stack, weights, "b c f x y z, b c f -> b f x y z"), "b f x y z -> b 1 f x y z")

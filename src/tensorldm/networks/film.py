@@ -13,7 +13,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tensorldm.networks.layers import AnyStack, Conv, Pointwise, Stack, Vectors, VoxelNorm
+from tensorldm.networks.layers import AnyStack, Condition, Conv, Pointwise, Stack, Vectors, VoxelNorm
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class FilmMaps(nn.Module):
         super().__init__()
         self.to_modulation = Pointwise(condition_channels, 2 * channels, sets=sets).start_at_zero()
 
-    def forward(self, condition: AnyStack) -> Modulation:
+    def forward(self, condition: Condition) -> Modulation:
         """Gain and shift maps; ``condition`` has one member, or as many as the features."""
         gain, shift = self.to_modulation(condition).chunk(2, dim=2)
         return Modulation(1 + gain, shift)
@@ -83,14 +83,14 @@ class ResidualBlock(nn.Module):
         self.film = FilmMaps(out_channels, condition_channels, sets=sets) if condition_channels else None
         self.film_vector = FilmVector(out_channels, vector_channels) if vector_channels else None
 
-    def modulation(self, condition: AnyStack) -> Modulation:
+    def modulation(self, condition: Condition) -> Modulation:
         """What ``forward`` takes as ``maps``; computed apart, so that a sampler can do it once for all steps."""
         assert self.film is not None, "this block has no FiLM maps"
         modulation: Modulation = self.film(condition)
         return modulation
 
     def forward(
-        self, stack: AnyStack, maps: Modulation | None = None, *, vector: Float[Tensor, "b _ v"] | None = None
+        self, stack: AnyStack, maps: Modulation | None = None, *, vector: Float[Tensor, "_ _ v"] | None = None
     ) -> AnyStack:
         """Features of ``out_channels`` channels."""
         hidden = self.norm_out(self.conv_in(F.silu(self.norm_in(stack))))

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 Stack = Float[Tensor, "b s f x y z"]
 AnyStack = Float[Tensor, "b s _ _ _ _"]
 """A stack whose channels or grid differ from those of the function's other stacks."""
+Condition = Float[Tensor, "_ _ _ _ _ _"]
+"""Features that modulate a stack; a batch of one serves any batch, and one member may serve all."""
 Vectors = Float[Tensor, "b s v"]
 """One vector for each member of the stack."""
 

@@ -19,7 +19,17 @@ from torch import Tensor, nn
 from tensorldm.networks.attention import AttentionMode, set_attention_mode, swin_pair
 from tensorldm.networks.embeddings import ComponentEmbedding, Coordinates, TimeEmbedding
 from tensorldm.networks.film import Modulation, ResidualBlock
-from tensorldm.networks.layers import AnyStack, Conv, Downsample, Pointwise, Stack, Upsample, VoxelNorm, average_pool
+from tensorldm.networks.layers import (
+    AnyStack,
+    Condition,
+    Conv,
+    Downsample,
+    Pointwise,
+    Stack,
+    Upsample,
+    VoxelNorm,
+    average_pool,
+)
 from tensorldm.shapes import Latents
 
 
@@ -47,7 +57,7 @@ class UNetLevel(nn.Module):
         )
         self.attention = swin_pair(channels, heads) if heads else nn.Identity()
 
-    def modulations(self, condition: AnyStack) -> tuple[Modulation, ...]:
+    def modulations(self, condition: Condition) -> tuple[Modulation, ...]:
         """FiLM maps of the blocks."""
         return tuple(block.modulation(condition) for block in self._blocks())
 
@@ -141,7 +151,12 @@ class UNet(nn.Module):
         return prediction
 
     def forward(
-        self, latents: Latents, steps: Int[Tensor, " b"], *, features: Latents, coordinates: Coordinates
+        self,
+        latents: Latents,
+        steps: Int[Tensor, " b"],
+        *,
+        features: Float[Tensor, "b 6 _ x y z"],
+        coordinates: Coordinates,
     ) -> Latents:
         """Condition and denoise in one call, as training does."""
         return self.denoise(latents, steps, condition=self.condition(features, coordinates))

@@ -9,7 +9,6 @@ Axes: b batch, s member of the stack, f feature, x y z space, w window (b·g of 
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -36,7 +35,7 @@ class WindowGrid:
     size: tuple[int, int, int]
     shift: int
 
-    @cached_property
+    @property
     def padding(self) -> tuple[int, int, int]:
         """Tokens added behind on each axis."""
         x, y, z = (-side % WINDOW for side in self.size)

@@ -72,8 +72,7 @@ def test_the_embedding_is_the_stated_sum_over_axes():
         for k in range(4):
             wave = (math.sin, math.cos)[k // 2]
             expected = sum(
-                float(vectors[d, k, axis]) * wave(2 * math.pi * place[axis] / waves_mm[k % 2])
-                for axis in range(3)
+                float(vectors[d, k, axis]) * wave(2 * math.pi * place[axis] / waves_mm[k % 2]) for axis in range(3)
             )
             assert float(found[d, k]) == pytest.approx(expected, abs=1e-5)
 
