@@ -46,7 +46,7 @@ class HeadFrame:
 
 
 def sum_fields(fields: tuple[PlaneWaves, ...], points: Points) -> Float[Tensor, " n"]:
-    """Several wavelengths together; shorter ones weigh less, in proportion, so that the map stays one to one."""
+    """Several wavelengths together, each of unit variance."""
     total = torch.zeros_like(points[:, 0])
     for field in fields:
         total = total + field(points)

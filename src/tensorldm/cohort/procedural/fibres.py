@@ -22,7 +22,7 @@ PARALLEL_COSINE: Final = 0.94
 
 @dataclass
 class Populations:
-    """Fibre populations being collected, strongest first or in any order."""
+    """Fibre populations being collected, in no order."""
 
     weights: Float[Tensor, "n m"]
     directions: Float[Tensor, "n m 3"]

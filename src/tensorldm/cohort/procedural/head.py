@@ -60,7 +60,7 @@ def draw_head(
     parts = fibres.place_bundles(points, tubes, softness=BUNDLE_EDGE_MM + 0.15 * voxel_mm)
     coherence, trunks = fibres.strongest(parts, like=points)
     tissues = tissues.give_way_to(trunks)
-    texture = draw_texture(points, generator, level=shape.texture)
+    texture = draw_texture(points, generator, level=shape.texture, mask=mask)
     populations = fibres.collect(
         parts,
         densities={bundle: tube.density for bundle, tube in tubes.items()},

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tensorldm.cohort.procedural.distance import Points
@@ -25,12 +25,16 @@ class Texture:
     s0: Float[Tensor, " n"]
 
 
-def draw_texture(points: Points, generator: torch.Generator, *, level: float) -> Texture:
-    """Every field of a head, each with its own strength relative to ``level``."""
+def draw_texture(points: Points, generator: torch.Generator, *, level: float, mask: Bool[Tensor, "x y z"]) -> Texture:
+    """Every field of a head, each with its own strength relative to ``level``.
+
+    ``points`` are the mask's voxels. Grain is drawn for the whole grid, so that a voxel more or less at the rim, as
+    rounding differs between devices, leaves all others as they are.
+    """
 
     def field(strength: float) -> Float[Tensor, " n"]:
         smooth = draw_waves(generator, PATCH_MM, count=24, device=points.device)(points)
-        grain = torch.randn(len(points), generator=generator).to(points.device)
+        grain = torch.randn(mask.shape, generator=generator).to(points.device)[mask]
         return (strength * level * (0.8 * smooth + 0.6 * grain)).exp()
 
     return Texture(
