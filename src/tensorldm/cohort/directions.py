@@ -49,15 +49,6 @@ def axis_triad(tilt_degrees: float, *, azimuths: Float[Tensor, "3"]) -> Float[Te
     return torch.stack(triad)
 
 
-def nearest_to_axes(directions: Float[Tensor, "n 3"]) -> tuple[int, int, int]:
-    """Indices of the directions nearest to x, y and z, antipodal, each used once: the smallest sum of angles."""
-    angles = torch.rad2deg(torch.arccos(directions.double().abs().clamp(max=1)))
-    # At most two candidates of an axis are taken by the others, so its three nearest hold the best choice.
-    candidates = [angles[:, axis].argsort(stable=True)[:3].tolist() for axis in range(3)]
-    choices = [(x, y, z) for x in candidates[0] for y in candidates[1] for z in candidates[2] if len({x, y, z}) == 3]
-    return min(choices, key=lambda chosen: sum(float(angles[index, axis]) for axis, index in enumerate(chosen)))
-
-
 def _force(vectors: Float[Tensor, "n 3"]) -> Float[Tensor, "n 3"]:
     """Coulomb's force of all other directions and of the negatives of all."""
     total = torch.zeros_like(vectors)

@@ -12,9 +12,10 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from tensorldm.cohort.axes import Size
-from tensorldm.cohort.directions import axis_triad, nearest_to_axes, spread_directions
+from tensorldm.cohort.directions import axis_triad, spread_directions
 from tensorldm.cohort.draws import any_rotation, uniform, whole
 from tensorldm.cohort.settings import ProtocolSettings
+from tensorldm.dti.axes import nearest_to_axes
 from tensorldm.dti.signal import B0_MAX_S_PER_MM2
 from tensorldm.errors import DataError
 from tensorldm.shapes import BVals, Directions
@@ -91,7 +92,7 @@ def sparse_volumes(bvals: BVals, directions: Directions) -> tuple[int, int, int,
             f"a protocol of {int(is_b0.sum())} b=0 and {len(weighted)} weighted volumes has no sparse input. "
             "Give at least one b=0 volume and three directions."
         )
-    x, y, z = (int(weighted[index]) for index in nearest_to_axes(directions[weighted]))
+    x, y, z = (int(weighted[index]) for index in nearest_to_axes(directions[weighted]).indices)
     return int(torch.nonzero(is_b0)[0]), x, y, z
 
 

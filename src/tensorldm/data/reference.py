@@ -16,8 +16,7 @@ from torch import Tensor
 from tensorldm.config.prepare import Fit
 from tensorldm.dti.fit import fit_ols, fit_wls, undo_deviation
 from tensorldm.dti.packing import pack
-from tensorldm.dti.signal import predict_signal
-from tensorldm.imaging.gradients import B0_THRESHOLD
+from tensorldm.dti.signal import B0_MAX_S_PER_MM2, predict_signal
 from tensorldm.shapes import BVals, Directions
 
 SIGNAL_FLOOR: Final = 1e-3
@@ -61,7 +60,7 @@ def _fit_dipy(signal: Signals, bvals: BVals, directions: Directions, fit: Fit) -
     from dipy.core.gradients import gradient_table  # slow to import, and only these two fits need it
     from dipy.reconst.dti import TensorModel
 
-    table = gradient_table(bvals.numpy(), bvecs=directions.numpy(), b0_threshold=B0_THRESHOLD)
+    table = gradient_table(bvals.numpy(), bvecs=directions.numpy(), b0_threshold=B0_MAX_S_PER_MM2)
     options = {"sigma": noise_level(signal, bvals, directions=directions)} if fit == "restore" else {}
     model = TensorModel(table, fit_method=fit.upper(), **options)  # type: ignore[no-untyped-call]  # DIPY has no types
     tensors = model.fit(signal.double().numpy()).quadratic_form

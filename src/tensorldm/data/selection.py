@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy import ndarray
-from scipy.optimize import linear_sum_assignment
 
-from tensorldm.dti.signal import design_matrix
+from tensorldm.dti.axes import nearest_to_axes
+from tensorldm.dti.signal import B0_MAX_S_PER_MM2, design_matrix
 from tensorldm.errors import DataError
-from tensorldm.imaging.gradients import B0_THRESHOLD, GradientTable, Shell
+from tensorldm.imaging.gradients import GradientTable, Shell
 
 PAPER_SHELL = 1000.0
 """s/mm²."""
@@ -78,13 +78,8 @@ def select_axes(
             f"Only {len(found.indices)} volumes at b={found.bval:.0f} s/mm², three directions are needed. "
             "Give the whole series."
         )
-    cosines = np.abs(directions) if antipodal else directions
-    angles = np.degrees(np.arccos(np.clip(cosines, -1, 1)))
-    # Joint, not greedy: the direction nearest to x may be the only one near y. Directions equal up to
-    # a file's digits (repeats) tie, and then the earliest volume is taken.
-    cost = np.round(angles.T, 3) + 1e-6 * np.arange(len(angles))
-    chosen = linear_sum_assignment(cost)[1]
-    triad = directions[chosen]
+    chosen, angles = nearest_to_axes(torch.from_numpy(directions), antipodal=antipodal)
+    triad = directions[list(chosen)]
     if abs(np.linalg.det(triad)) < SMALLEST_TRIPLE_PRODUCT:
         listed = ", ".join(str(found.indices[i]) for i in chosen)
         raise DataError(
@@ -93,13 +88,12 @@ def select_axes(
             "Acquire three directions that span space, such as x, y, z."
         )
     x, y, z = (found.indices[i] for i in chosen)
-    apart = [float(angles[i, axis]) for axis, i in enumerate(chosen)]
     return Selection(
         shell=found.bval,
         shell_indices=found.indices,
         b0=b0,
         axes=(x, y, z),
-        angles_degrees=(apart[0], apart[1], apart[2]),
+        angles_degrees=angles,
         bvals=(float(gradients.bvals[x]), float(gradients.bvals[y]), float(gradients.bvals[z])),
     )
 
@@ -151,7 +145,7 @@ def _require_b0(gradients: GradientTable) -> tuple[int, ...]:
     if not gradients.is_b0.any():
         raise DataError(
             f"No b=0 volume: the lowest b-value is {gradients.bvals.min():.0f} s/mm² and up to "
-            f"{B0_THRESHOLD:.0f} counts as 0. Add a b=0 volume to the series."
+            f"{B0_MAX_S_PER_MM2:.0f} counts as 0. Add a b=0 volume to the series."
         )
     return gradients.b0_indices
 

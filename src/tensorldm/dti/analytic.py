@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
+from tensorldm.dti.axes import nearest_to_axes
 from tensorldm.dti.fit import MIN_SIGNAL, Signals, log_signal
 from tensorldm.dti.logarithm import project_spd
 from tensorldm.dti.signal import B0_MAX_S_PER_MM2, design_matrix
@@ -57,9 +57,7 @@ def ade_literal(signal: Signals, bvals: BVals, directions: Directions, *, min_si
     adc = _apparent_diffusion(signal, bvals, directions, min_signal)
     if len(adc.directions) < 3:
         raise DataError(f"{len(adc.directions)} weighted directions for three axes. Give one near each of x, y and z.")
-    angles = torch.acos(adc.directions.abs().clamp(max=1))
-    nearest = linear_sum_assignment(angles.mT.numpy())[1]
-    return _diagonal(adc.values[..., nearest.tolist()])
+    return _diagonal(adc.values[..., nearest_to_axes(adc.directions).indices])
 
 
 def minimum_norm(signal: Signals, bvals: BVals, directions: Directions, *, min_signal: float = MIN_SIGNAL) -> Packed:

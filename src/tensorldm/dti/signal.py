@@ -10,7 +10,8 @@ from torch import Tensor
 from tensorldm.shapes import BVals, Directions, Packed, Scalars
 
 B0_MAX_S_PER_MM2 = 50.0
-"""[choice: b0-threshold] At or below this b-value a volume counts as b=0 (as in DIPY and most scanners' tables)."""
+"""[choice: b0-threshold] Scanners play out small b-values for "b=0" (1 at United Imaging, 5 at HCP); up to this a
+volume counts as b=0, as in DIPY."""
 
 
 def design_matrix(bvals: BVals, directions: Directions) -> Float[Tensor, "n 7"]:

@@ -12,9 +12,10 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
+from tensorldm.dti.signal import B0_MAX_S_PER_MM2
 from tensorldm.errors import DataError, DataWarning
 from tensorldm.imaging.atomic import write_text
-from tensorldm.imaging.gradient_table import B0_THRESHOLD, GradientTable
+from tensorldm.imaging.gradient_table import GradientTable
 from tensorldm.imaging.volume import Space
 
 UNIT_TOLERANCE = 0.01
@@ -93,7 +94,7 @@ def _directions(path: Path, bvals: Float[ndarray, " n"], vectors: Float[ndarray,
     """Unit vectors: b=0 may have none (zero or NaN), a weighted volume must have one."""
     finite = np.isfinite(vectors).all(axis=1)
     lengths = np.where(finite, np.linalg.norm(np.where(finite[:, None], vectors, 0), axis=1), 0)
-    weighted = bvals > B0_THRESHOLD
+    weighted = bvals > B0_MAX_S_PER_MM2
     missing = np.flatnonzero(weighted & (lengths < 1e-3))
     if len(missing):
         raise DataError(

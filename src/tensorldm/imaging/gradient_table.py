@@ -8,12 +8,11 @@ import numpy as np
 from jaxtyping import Bool, Float
 from numpy import ndarray
 
+from tensorldm.dti.signal import B0_MAX_S_PER_MM2
 from tensorldm.errors import DataError
 from tensorldm.imaging.frames import directions_to_frame
 from tensorldm.imaging.volume import Space
 
-B0_THRESHOLD = 50.0
-"""s/mm². Scanners play out small b-values for "b=0" (1 at United Imaging, 5 at HCP); up to this they count as 0."""
 SHELL_GAP = 80.0
 """s/mm². Neighbouring b-values further apart than this, and than SHELL_GAP_SHARE, are of two shells."""
 SHELL_GAP_SHARE = 0.05
@@ -40,7 +39,7 @@ class GradientTable:
         if not (np.isfinite(bvals).all() and np.isfinite(directions).all() and (bvals >= 0).all()):
             raise ValueError("b-values and directions are finite, and b-values not below 0")
         norms = np.linalg.norm(directions, axis=1)
-        if (np.abs(norms - 1) > 1e-6)[bvals > B0_THRESHOLD].any():
+        if (np.abs(norms - 1) > 1e-6)[bvals > B0_MAX_S_PER_MM2].any():
             raise ValueError("directions of weighted volumes are unit vectors")
         object.__setattr__(self, "bvals", bvals)
         object.__setattr__(self, "directions", directions)
@@ -51,7 +50,7 @@ class GradientTable:
     @property
     def is_b0(self) -> Bool[ndarray, " n"]:
         """Which volumes count as b=0."""
-        return np.asarray(self.bvals <= B0_THRESHOLD)
+        return np.asarray(self.bvals <= B0_MAX_S_PER_MM2)
 
     @property
     def b0_indices(self) -> tuple[int, ...]:
@@ -74,7 +73,8 @@ class GradientTable:
         shells = self.shells()
         if not shells:
             raise DataError(
-                f"None of the {len(self)} b-values is above {B0_THRESHOLD:.0f} s/mm². Give a diffusion-weighted series."
+                f"None of the {len(self)} b-values is above {B0_MAX_S_PER_MM2:.0f} s/mm². "
+                "Give a diffusion-weighted series."
             )
         return min(shells, key=lambda shell: abs(shell.bval - bval))
 

@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 from tensorldm.errors import DataError
 from tensorldm.imaging.gradient_files import read_fsl, read_mrtrix, write_fsl, write_mrtrix
-from tensorldm.imaging.gradient_table import B0_THRESHOLD, GradientTable, Shell
+from tensorldm.imaging.gradient_table import GradientTable, Shell
 from tensorldm.imaging.header import read_header, stem
 
 __all__ = [
-    "B0_THRESHOLD",
     "FslFiles",
     "GradientTable",
     "Shell",

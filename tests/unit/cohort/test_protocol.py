@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tensorldm.cohort.directions import axis_triad, nearest_to_axes, spread_directions
+from tensorldm.cohort.directions import axis_triad, spread_directions
 from tensorldm.cohort.draws import any_rotation
 from tensorldm.cohort.protocol import draw_protocol, hcp_style, shell, sparse_volumes
 from tensorldm.cohort.schemes.make import table
@@ -72,18 +72,6 @@ def test_the_sparse_volumes_are_those_that_preparing_a_scan_would_choose(count, 
         bvals, directions = shell(spread, b0s=2, bval=1000.0)
         chosen = select_axes(GradientTable(bvals.numpy(), directions.numpy())).volumes
         assert sparse_volumes(bvals, directions) == chosen
-
-
-def test_each_axis_gets_a_direction_of_its_own():
-    # The first direction is nearest to both x and y; giving it to x leaves y with the far better partner.
-    directions = torch.tensor([[0.8, 0.6, 0.0], [0.6, 0.75, 0.28], [0.0, 0.1, 0.995]], dtype=torch.float64)
-    assert nearest_to_axes(directions / directions.norm(dim=1, keepdim=True)) == (0, 1, 2)
-
-
-def test_the_sign_of_a_direction_does_not_matter(generator):
-    directions = spread_directions(20) @ any_rotation(generator).T
-    signs = torch.where(torch.rand(20, 1, generator=generator) < 0.5, -1.0, 1.0)
-    assert nearest_to_axes(directions) == nearest_to_axes(signs * directions)
 
 
 def test_a_drawn_protocol_keeps_to_its_ranges(generator):

@@ -1,0 +1,39 @@
+"""The choice of the three directions nearest to the axes."""
+
+from itertools import permutations
+
+import pytest
+import torch
+
+from tensorldm.dti.axes import nearest_to_axes
+
+
+def _unit(rows: list[list[float]]) -> torch.Tensor:
+    return torch.nn.functional.normalize(torch.tensor(rows, dtype=torch.float64), dim=1)
+
+
+def test_each_axis_gets_a_direction_of_its_own():
+    # The first direction is nearest to both x and y; giving it to x leaves y with the far better partner.
+    assert nearest_to_axes(_unit([[0.8, 0.6, 0.0], [0.6, 0.75, 0.28], [0.0, 0.1, 0.995]])).indices == (0, 1, 2)
+
+
+def test_the_sum_of_angles_is_the_smallest_of_all_choices(generator):
+    for _ in range(20):
+        directions = torch.nn.functional.normalize(torch.randn(7, 3, generator=generator, dtype=torch.float64), dim=1)
+        angles = torch.rad2deg(torch.acos(directions.abs()))
+        best = min(sum(float(angles[i, a]) for a, i in enumerate(chosen)) for chosen in permutations(range(7), 3))
+        assert sum(nearest_to_axes(directions).angles_degrees) == pytest.approx(best, abs=0.01)
+
+
+def test_the_sign_of_a_direction_matters_only_when_asked_for(generator):
+    directions = torch.nn.functional.normalize(torch.randn(20, 3, generator=generator, dtype=torch.float64), dim=1)
+    signs = torch.where(torch.rand(20, 1, generator=generator) < 0.5, -1.0, 1.0)
+    assert nearest_to_axes(directions) == nearest_to_axes(signs * directions)
+    both = torch.cat([-torch.eye(3, dtype=torch.float64), _unit([[1, 0.2, 0], [0, 1, 0.2], [0.2, 0, 1]])])
+    assert nearest_to_axes(both).indices == (0, 1, 2)
+    assert nearest_to_axes(both, antipodal=False).indices == (3, 4, 5)
+
+
+def test_of_repeated_directions_the_earliest_is_taken():
+    axes = torch.eye(3, dtype=torch.float64)
+    assert nearest_to_axes(torch.cat([axes[[2]], axes, axes])).indices == (1, 2, 0)
