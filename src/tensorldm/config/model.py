@@ -7,8 +7,8 @@ from pydantic import Field, model_validator
 from tensorldm.config.reading import Strict
 
 Widths = tuple[int, ...]
-CrossAttention = Literal["gated", "literal", "off"]
-"""gated: let in by a gate that starts shut; literal: the paper's plain form; off: the ablation without it."""
+CrossAttention = Literal["gated", "literal", "none"]
+"""gated: let in by a gate that starts shut; literal: the paper's plain form; none: the ablation without it."""
 
 
 class AutoencoderConfig(Strict):

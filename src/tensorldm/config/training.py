@@ -23,7 +23,7 @@ class StageConfig(Strict):
     warmup_steps: int = Field(default=0, ge=0)
     decay: Literal["constant", "cosine"] = "constant"
     clip: float = Field(default=1.0, gt=0, description="largest norm of the gradient")
-    compile: bool = Field(default=False, description="torch.compile the objective")
+    compile: bool = Field(default=False, description="torch.compile the blocks; takes a minute first")
     lem_weight: float = Field(default=0.01, ge=0, description="lambda of E5; read by Stage 3 alone")
 
     @model_validator(mode="after")
@@ -61,9 +61,8 @@ class DataConfig(Strict):
 
     mirror: bool = Field(default=True, description="mirror a store's heads left-right; virtual ones vary by themselves")
     cohort: str = Field(default="cohort", description="how virtual subjects vary: a preset's name or a YAML file")
+    cohort_set: tuple[str, ...] = Field(default=(), description="changes to it: [protocol.snr=[15,40]]")
     anatomies: int = Field(default=64, ge=1, description="procedural heads that virtual subjects are made from")
-    grid: Box = Field(default=(96, 112, 96), description="voxels of a procedural head")
-    voxel_mm: float = Field(default=2.0, gt=0, le=10)
     subjects: int = Field(default=0, ge=0, description="virtual subjects; 0 is endless")
     cache_gib: float = Field(default=0.0, ge=0, description="memory for virtual subjects that come again")
     patches_per_subject: int = Field(default=8, ge=1, description="patches cut from one virtual head in Stage 1")

@@ -27,6 +27,8 @@ def make_fabric(settings: HardwareConfig) -> Fabric:
     fabric = fabric_class(
         accelerator=accelerator, devices=devices, num_nodes=settings.nodes, strategy=strategy, precision=precision
     )
+    if accelerator == "cuda":
+        torch.set_float32_matmul_precision("high")  # TF32 for what stays in float32; fits ask for full precision
     fabric.launch()
     return fabric
 

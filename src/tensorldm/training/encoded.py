@@ -6,6 +6,7 @@ The memory lives as long as the stage, so it can never outlive the weights it wa
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from tensorldm.batch import Batch
 from tensorldm.data.scaling import TensorScaling
@@ -14,13 +15,16 @@ from tensorldm.networks.conditioner import ScanFeatures
 from tensorldm.shapes import Latents
 from tensorldm.training.streams import split
 
+Known = tuple[Tensor, ScanFeatures]
+"""Latents and features of one subject, or of a batch."""
+
 
 class Encoded:
     """Encodes subjects; with ``remember`` each one once, by its name."""
 
     def __init__(self, model: TensorLDM, scaling: TensorScaling, *, remember: bool = False) -> None:
         self.model, self.scaling, self.remember = model, scaling, remember
-        self._known: dict[str, tuple[Latents, ScanFeatures]] = {}
+        self._known: dict[str, Known] = {}
 
     @torch.no_grad()
     def __call__(self, batch: Batch) -> tuple[Latents, ScanFeatures]:
@@ -40,7 +44,7 @@ class Encoded:
         return latents, ScanFeatures((), features.pooled, gradients=features.gradients)
 
 
-def _join(parts: Sequence[tuple[Latents, ScanFeatures]]) -> tuple[Latents, ScanFeatures]:
+def _join(parts: Sequence[Known]) -> Known:
     features = ScanFeatures(
         (),
         torch.cat([features.pooled for _, features in parts]),

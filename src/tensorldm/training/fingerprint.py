@@ -12,10 +12,13 @@ NAME = "stage.json"
 LONGEST_VALUE = 60
 
 
-def fingerprint(config: RunConfig, stage: int, *, data: str, start: str, samples_per_step: int) -> dict[str, Any]:
+def fingerprint(
+    config: RunConfig, stage: int, *, data: str, cohort: dict[str, Any], start: str, samples_per_step: int
+) -> dict[str, Any]:
     """Every setting that changes this stage's weights, by dotted name; how often to save or validate does not."""
     values = config.model_dump(mode="json")
     relevant = {name: values[name] for name in ("seed", "model", "data", "average")}
+    relevant["cohort"] = cohort
     relevant["stages"] = {str(stage): values["stages"][str(stage)]}
     relevant["hardware"] = {"precision": values["hardware"]["precision"]}
     run = {"--data": data, "start": start, "samples_per_step": samples_per_step}

@@ -45,13 +45,33 @@ class Devices(Protocol):
         """The same number on every process."""
 
 
+class Envelope:
+    """A batch on its way through Fabric, which takes apart what it is given and refuses frozen dataclasses."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+
+
+class Opened(nn.Module):
+    """What Fabric wraps: an objective behind an envelope."""
+
+    def __init__(self, objective: nn.Module) -> None:
+        super().__init__()
+        self.objective = objective
+
+    def forward(self, envelope: Envelope, positions: Tensor) -> tuple[Tensor, Logs]:
+        """Loss of the batch in the envelope, and what the objective wants logged."""
+        loss, logs = self.objective(envelope.batch, positions)
+        return loss, logs
+
+
 @dataclass
 class Player:
     """An objective with the parameters it moves. Most stages have one; an adversarial rival has two."""
 
     name: str
     objective: nn.Module
-    """``objective(batch, positions) -> (loss, logs)``, as Fabric wrapped it."""
+    """An ``Opened`` objective, as Fabric wrapped it."""
     parameters: dict[str, nn.Parameter]
     """By name, in the order of the optimiser's groups."""
     optimizer: Optimizer
@@ -122,7 +142,7 @@ def accumulate(devices: Devices, player: Player, stage: Stage, step: int) -> Log
             batch, positions = samples(devices, stage, step, micro=micro)
             last = micro == stage.settings.accumulate - 1
             with devices.no_backward_sync(player.objective, enabled=not last):
-                loss, logs = player.objective(batch, positions)
+                loss, logs = player.objective(Envelope(batch), positions)
                 devices.backward(loss / stage.settings.accumulate)
             for name, value in {"loss": loss.detach(), **logs}.items():
                 total[name] = total.get(name, 0) + value / stage.settings.accumulate

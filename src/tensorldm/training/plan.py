@@ -12,7 +12,7 @@ from tensorldm.build import build_model
 from tensorldm.config.reading import dump_config
 from tensorldm.config.run import RunConfig
 from tensorldm.config.training import Box
-from tensorldm.training.stages import STAGES, joint_modes, set_trainable, settings_of
+from tensorldm.training.stages import STAGES, attention_mode, joint_modes, set_trainable, settings_of
 
 MIB = 2**20
 FLOAT_BYTES = 4
@@ -49,7 +49,11 @@ def estimate_memory(config: RunConfig, stage: int) -> int:
     """Bytes at the peak of a step: measured on a small volume, then scaled by the number of voxels."""
     row, settings = STAGES[stage], settings_of(config, stage)
     model = build_model(config.model, config.seed)
-    model.set_joint(*joint_modes(row, config.model, before=(config.model.decoder_cca if stage > 3 else "off", "off")))
+    model.set_joint(
+        *joint_modes(
+            row, config.model, before=(attention_mode(config.model.decoder_cca) if stage > 3 else "off", "off")
+        )
+    )
     moving = set_trainable(model, row, config=config.model)
     side = max(PROBE_SIDE, model.side_multiple)
     kept = _saved_bytes(row.objective(model, config, stage), _probe((side, side, side)))

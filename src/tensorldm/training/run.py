@@ -24,7 +24,7 @@ from tensorldm.training.fingerprint import check_fingerprint, fingerprint
 from tensorldm.training.loop import samples_per_step
 from tensorldm.training.runlog import RunLog
 from tensorldm.training.signals import stop_on_signals
-from tensorldm.training.sources import open_source
+from tensorldm.training.sources import cohort_of, open_source
 from tensorldm.training.stage_run import Session, StageRun, StoppedError
 from tensorldm.training.stages import STAGES, settings_of
 
@@ -54,6 +54,7 @@ def run_training(
                 config,
                 number,
                 data=data,
+                cohort=cohort_of(config.data).model_dump(mode="json") if data.startswith("cohort:") else {},
                 start=read_info(beginning).weights_sha256 if beginning else "",
                 samples_per_step=samples_per_step(fabric, settings_of(config, number)),
             )

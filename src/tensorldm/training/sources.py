@@ -8,6 +8,7 @@ import torch
 
 from tensorldm.batch import Batch
 from tensorldm.cohort.anatomy import AnatomySource
+from tensorldm.cohort.config import CohortConfig, read_cohort
 from tensorldm.cohort.procedural import ProceduralSource
 from tensorldm.cohort.stream import VirtualStream
 from tensorldm.config.training import Box, DataConfig
@@ -16,7 +17,6 @@ from tensorldm.data.dataset import PatchStream, VolumeStream
 from tensorldm.data.store import Store
 from tensorldm.errors import ConfigError
 from tensorldm.rng import derive_seed
-from tensorldm.training.cohort_settings import read_cohort_settings
 from tensorldm.training.streams import Ahead, Boxed, Kept, Patches, Stream
 
 PROCEDURAL = "cohort:procedural"
@@ -51,10 +51,10 @@ class Source:
 def open_source(where: str, settings: DataConfig, *, device: torch.device) -> Source:
     """Open what ``--data`` names."""
     if where == PROCEDURAL:
-        return _virtual(where, settings, device=device, split_source=lambda split: _procedural(split, settings))
+        return _virtual(where, settings, device=device, anatomies=lambda split: _procedural(split, settings))
     if where.startswith(TEMPLATES):
         folder = Path(where.removeprefix(TEMPLATES))
-        return _virtual(where, settings, device=device, split_source=lambda split: _templates(folder, split))
+        return _virtual(where, settings, device=device, anatomies=lambda split: _templates(folder, split))
     if where.startswith("cohort:"):
         raise ConfigError(f"--data {where}: there is no such cohort. Give {PROCEDURAL} or {TEMPLATES}FOLDER.")
     return _stored(Path(where), settings)
@@ -78,36 +78,38 @@ def _virtual(
     settings: DataConfig,
     *,
     device: torch.device,
-    split_source: Callable[[str], tuple[AnatomySource, list[str]]],
+    anatomies: Callable[[str], AnatomySource],
 ) -> Source:
-    varied = read_cohort_settings(settings.cohort)
-    source, names = split_source("train")
-    stream = VirtualStream.from_source(source, names, settings=varied, device=device)
+    varied = cohort_of(settings).settings
+
+    def stream_of(split: str) -> VirtualStream:
+        source = anatomies(split)
+        return VirtualStream.from_source(source, source.names, settings=varied, device=device)
+
+    stream = stream_of("train")
     heads: Stream = Kept(stream, settings.subjects, settings.cache_gib) if settings.subjects else stream
-
-    def validation(box: Box) -> Stream:
-        held_out, held_out_names = split_source("validation")
-        return Boxed(VirtualStream.from_source(held_out, held_out_names, settings=varied, device=device), box)
-
     return Source(
-        description=f"{where}, {len(names)} anatomies, {settings.subjects or 'endless'} virtual subjects",
+        description=f"{where}, {stream.num_sources} anatomies, {settings.subjects or 'endless'} virtual subjects",
         num_anatomies=stream.num_sources,
         repeats=settings.subjects > 0,
         patches=lambda box: Patches(heads, box, per_subject=settings.patches_per_subject),
         volumes=lambda box: Boxed(heads, box),
-        validation=validation,
+        validation=lambda box: Boxed(stream_of("validation"), box),
     )
 
 
-def _procedural(split: str, settings: DataConfig) -> tuple[AnatomySource, list[str]]:
+def cohort_of(settings: DataConfig) -> CohortConfig:
+    """How virtual subjects vary, with the run's own changes."""
+    return read_cohort(settings.cohort, settings.cohort_set)
+
+
+def _procedural(split: str, settings: DataConfig) -> AnatomySource:
+    cohort = cohort_of(settings)
     count = settings.anatomies if split == "train" else min(settings.anatomies, VALIDATION_ANATOMIES)
-    side = settings.voxel_mm
-    source = ProceduralSource(split, count, shape=settings.grid, voxel_size=(side, side, side), bundles=())
-    return source, list(source.names)
+    return ProceduralSource(split, count, shape=cohort.shape, voxel_size=cohort.voxel_mm, bundles=())
 
 
-def _templates(folder: Path, split: str) -> tuple[AnatomySource, list[str]]:
+def _templates(folder: Path, split: str) -> AnatomySource:
     from tensorldm.cohort.templates import TemplateSource
 
-    source = TemplateSource(folder, split=split)
-    return source, list(source.names)
+    return TemplateSource(folder, split=split)

@@ -22,10 +22,11 @@ from tensorldm.training.checkpoint import (
     read_newest,
     write_checkpoint,
 )
+from tensorldm.training.compiling import compile_blocks
 from tensorldm.training.devices import Fabric
 from tensorldm.training.ema import Average
 from tensorldm.training.latents import measure_latent_scale
-from tensorldm.training.loop import Player, Progress, Stage, train
+from tensorldm.training.loop import Opened, Player, Progress, Stage, train
 from tensorldm.training.objectives import DenoisingObjective
 from tensorldm.training.runlog import RunLog
 from tensorldm.training.signals import StopRequest
@@ -72,8 +73,8 @@ class StageRun:
         if isinstance(objective, DenoisingObjective):
             objective.encoded.remember = session.source.repeats
         if self.settings.compile:
-            objective = torch.compile(objective)  # type: ignore[assignment]  # a compiled module is a module
-        wrapped, stepping = fabric.setup(objective, self.optimizer)
+            compile_blocks(self.model)
+        wrapped, stepping = fabric.setup(Opened(objective), self.optimizer)
         make_stream = session.source.patches if row.data == "patches" else session.source.volumes
         self.stage = Stage(
             number=row.number,

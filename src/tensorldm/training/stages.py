@@ -13,7 +13,7 @@ from torch import nn
 from torch.optim import Adam, AdamW, Optimizer
 
 from tensorldm.build import build_scaling
-from tensorldm.config.model import ModelConfig
+from tensorldm.config.model import CrossAttention, ModelConfig
 from tensorldm.config.run import RunConfig
 from tensorldm.config.training import StageConfig
 from tensorldm.errors import ConfigError
@@ -23,7 +23,7 @@ from tensorldm.networks.quantizer import VectorQuantizer
 from tensorldm.training.objectives import DenoisingObjective, ReconstructionObjective
 
 GATE = re.compile(r"\.attention\.gate$")
-JOINT_ONLY = r"\.attention\.(gate|mixing|direction_bias)$"
+JOINT_ONLY = r"\.attention\.(gate|mix_\w+|direction_bias)$"
 """Parameters of cross-component attention that a block at work by itself does not use."""
 MakeObjective = Callable[[TensorLDM, RunConfig, int], nn.Module]
 
@@ -129,9 +129,14 @@ def joint_modes(
     row: StageRow, config: ModelConfig, *, before: tuple[AttentionMode, AttentionMode]
 ) -> tuple[AttentionMode, AttentionMode]:
     """How decoder and U-Net join the components from this stage on; what a stage does not join stays as it was."""
-    decoder: AttentionMode = config.decoder_cca if row.joins_decoder else before[0]
-    unet: AttentionMode = config.unet_cca if row.joins_unet else before[1]
+    decoder = attention_mode(config.decoder_cca) if row.joins_decoder else before[0]
+    unet = attention_mode(config.unet_cca) if row.joins_unet else before[1]
     return decoder, unet
+
+
+def attention_mode(setting: CrossAttention) -> AttentionMode:
+    """The networks' word for a setting."""
+    return "off" if setting == "none" else setting
 
 
 def set_trainable(model: TensorLDM, row: StageRow, *, config: ModelConfig) -> dict[str, nn.Parameter]:
@@ -155,31 +160,32 @@ def make_optimizer(moving: dict[str, nn.Parameter], settings: StageConfig) -> tu
     """The optimiser and its parameters in the order of its groups.
 
     Gates have a rate of their own: they start at zero and must open before anything behind them is felt. Weight
-    decay is for matrices and kernels; vectors (biases, norms, gates) are few and have no reason to be small.
+    decay is for the matrices and kernels of layers; biases, norms and embeddings have no reason to be small, nor
+    have the mixing matrices, which start at the identity.
     """
     gates = {name: p for name, p in moving.items() if GATE.search(name)}
-    vectors = {name: p for name, p in moving.items() if name not in gates and p.ndim < 2}
-    matrices = {name: p for name, p in moving.items() if name not in gates and name not in vectors}
+    kernels = {name: p for name, p in moving.items() if name.endswith(".weight")}
+    others = {name: p for name, p in moving.items() if name not in gates and name not in kernels}
     groups = [
         {"params": list(members.values()), "lr": rate, "weight_decay": decay}
         for members, rate, decay in (
-            (matrices, settings.learning_rate, settings.weight_decay),
-            (vectors, settings.learning_rate, 0.0),
+            (kernels, settings.learning_rate, settings.weight_decay),
+            (others, settings.learning_rate, 0.0),
             (gates, settings.gate_learning_rate, 0.0),
         )
         if members
     ]
     kind = Adam if settings.optimizer == "adam" else AdamW
-    return kind(groups), {**matrices, **vectors, **gates}
+    return kind(groups), {**kernels, **others, **gates}
 
 
 def _unused(row: StageRow, config: ModelConfig) -> re.Pattern[str]:
     """Parameters that these settings leave without a use: they would get no gradient."""
     unused = []
-    mode = config.decoder_cca if row.joins_decoder else config.unet_cca if row.joins_unet else "off"
+    mode = config.decoder_cca if row.joins_decoder else config.unet_cca if row.joins_unet else None
     if mode == "literal":
         unused.append(GATE.pattern)
-    if mode == "off":
+    if mode == "none":
         unused.append(NOT_JOINT)
     if config.unet.routing == "uniform":
         unused.append(r"^experts\.gate\.")

@@ -8,7 +8,7 @@ from torch import nn
 from tensorldm.config.training import AverageConfig, StageConfig
 from tensorldm.errors import TensorldmError
 from tensorldm.training.ema import Average
-from tensorldm.training.loop import Player, Progress, Stage, samples, train
+from tensorldm.training.loop import Opened, Player, Progress, Stage, samples, train
 
 
 class _OneProcess:
@@ -50,7 +50,7 @@ def _stage(heads, *, objective: nn.Module | None = None, **settings) -> Stage:
     objective = objective or _MeanDiffusivity()
     config = StageConfig(**{"steps": 60, "box": (8, 8, 8), "learning_rate": 0.05, **settings})
     optimizer = torch.optim.Adam(objective.parameters(), lr=config.learning_rate)
-    player = Player("model", objective, dict(objective.named_parameters()), optimizer)
+    player = Player("model", Opened(objective), dict(objective.named_parameters()), optimizer)
     return Stage(1, config, objective, [player], Average(objective, AverageConfig()), heads, seed=0)
 
 
@@ -134,7 +134,7 @@ def test_with_two_players_each_moves_its_own_parameters_alone(heads):
     players = []
     for name, sign in (("maker", 1.0), ("judge", -1.0)):
         parameter = getattr(pair, name)
-        players.append(Player(name, Side(pair, sign), {name: parameter}, torch.optim.SGD([parameter], lr=0.1)))
+        players.append(Player(name, Opened(Side(pair, sign)), {name: parameter}, torch.optim.SGD([parameter], lr=0.1)))
     stage = replace(_stage(heads, steps=1), model=pair, players=players, average=Average(pair, AverageConfig()))
     train(_OneProcess(), stage, Progress(), after_step=_nothing)
     assert float(pair.maker.detach()) == pytest.approx(1.0 - 0.1 * 1.0)

@@ -4,8 +4,9 @@ import torch
 from tensorldm.build import build_model
 from tensorldm.config.reading import read_config
 from tensorldm.config.run import RunConfig
-from tensorldm.training.stages import STAGES, joint_modes, make_optimizer, set_trainable, settings_of
+from tensorldm.training.stages import STAGES, attention_mode, joint_modes, make_optimizer, set_trainable, settings_of
 
+MIXING = ("mix_query", "mix_key", "mix_value")
 CODEBOOK = ("codebook", "counts", "sums", "updates")
 MOVES = {
     1: ("autoencoder.encoders.", "autoencoder.conditioner.", "autoencoder.decoder.", "autoencoder.quantizers."),
@@ -22,10 +23,14 @@ def _config(*overrides: str) -> RunConfig:
 
 
 def _one_step(config: RunConfig, number: int, heads):
-    """The state before and after one step of a stage, and the parameters that were to move."""
+    """What a step of a stage changed, what was to move, and what of that got no gradient."""
     row = STAGES[number]
     model = build_model(config.model, seed=1)
-    before_joint = (config.model.decoder_cca if number > 3 else "off", "off")
+    random = torch.Generator().manual_seed(0)
+    with torch.no_grad():  # as after earlier stages: layers that start at zero would keep gradients from the others
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn(parameter.shape, generator=random))
+    before_joint = (attention_mode(config.model.decoder_cca) if number > 3 else "off", "off")
     model.set_joint(*joint_modes(row, config.model, before=before_joint))
     moving = set_trainable(model, row, config=config.model)
     optimizer, ordered = make_optimizer(moving, settings_of(config, number))
@@ -47,12 +52,12 @@ def test_a_step_changes_what_its_stage_trains_and_not_one_other_parameter_or_buf
     codebook = {name for name in changed if name.endswith(CODEBOOK)}
     assert changed - codebook <= set(moving)
     assert all(name.startswith(MOVES[number]) for name in changed)
-    assert len(changed & set(moving)) >= 0.3 * len(moving)  # the rest wait behind layers that start at zero
+    assert len(changed & set(moving)) >= 0.9 * len(moving)
     assert bool(codebook) == (number <= 2)
 
 
 @pytest.mark.parametrize("form", ["paper", "directional"])
-@pytest.mark.parametrize("cca", ["gated", "literal", "off"])
+@pytest.mark.parametrize("cca", ["gated", "literal", "none"])
 @pytest.mark.parametrize("number", STAGES)
 def test_every_parameter_that_a_stage_trains_is_in_use(number, cca, form, heads):
     config = _config(f"model.autoencoder.conditioner={form}", f"model.decoder_cca={cca}", f"model.unet_cca={cca}")
@@ -74,10 +79,10 @@ def test_stage_5_trains_attention_and_film_alone_and_nothing_of_the_time_path(he
     assert moving
     assert all(".attention." in name or ".film." in name for name in moving)
     kinds = {name.rsplit(".attention.", 1)[1].split(".")[0] for name in moving if ".attention." in name}
-    assert kinds == {"to_qkv", "to_out", "position_bias", "mixing", "direction_bias", "gate"}
+    assert kinds == {"to_qkv", "to_out", "position_bias", *MIXING, "direction_bias", "gate"}
 
 
-def test_the_uniform_ablation_leaves_no_gate_of_the_experts_to_train(heads):
+def test_the_uniform_ablation_leaves_no_gate_of_the_experts_to_one_step(heads):
     config = _config("model.unet.routing=uniform")
     _, moving, without_gradient = _one_step(config, 4, heads)
     assert not any(name.startswith("experts.gate") for name in moving)
@@ -93,5 +98,5 @@ def test_gates_have_their_own_rate_and_only_matrices_decay():
         for parameter in group["params"]:
             gate = names[id(parameter)].endswith("attention.gate")
             assert (group["lr"] == 0.7) == gate
-            assert (group["weight_decay"] == 0.5) == (parameter.ndim >= 2)
+            assert (group["weight_decay"] == 0.5) == names[id(parameter)].endswith(".weight")
     assert [names[id(p)] for group in optimizer.param_groups for p in group["params"]] == list(ordered)

@@ -1,0 +1,159 @@
+"""Speed of every training stage on random data held on the device: steps/s, peak memory, model-FLOPs utilisation.
+
+    python benchmarks/training_speed.py --config base --device cuda --stages 1-5 --seconds 20 [--compile]
+
+A step is the loop's own: accumulation, clipping, optimiser and average included. FLOPs are counted once on an eager
+step (forward and backward). With --source cohort the virtual stream feeds the steps, and its time is part of them.
+Stage 2 is also run eager and compiled side by side with --ratio.
+"""
+
+import argparse
+import contextlib
+import json
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from tensorldm.batch import Batch
+from tensorldm.build import build_model
+from tensorldm.config.reading import read_config
+from tensorldm.config.run import HardwareConfig, RunConfig
+from tensorldm.training.compiling import compile_blocks
+from tensorldm.training.devices import make_fabric
+from tensorldm.training.ema import Average
+from tensorldm.training.loop import Opened, Player, Progress, Stage, accumulate, samples_per_step, train
+from tensorldm.training.run import parse_stages
+from tensorldm.training.sources import open_source
+from tensorldm.training.stages import STAGES, attention_mode, joint_modes, make_optimizer, set_trainable, settings_of
+
+PEAK_TFLOP_PER_S = 790.0  # bfloat16 matrix products measured on one H200
+WARMUP_STEPS = 3
+
+
+class EnoughError(Exception):
+    """The time is up."""
+
+
+@dataclass
+class OneBatch:
+    """The same random head each time."""
+
+    batch_of: Batch
+
+    def batch(self, *, seed: int, position: int, size: int) -> Batch:  # noqa: ARG002
+        return self.batch_of
+
+
+def random_batch(number: int, box: tuple[int, int, int], device: torch.device) -> Batch:
+    random = torch.Generator(device=device).manual_seed(0)
+    components = 1e-4 * torch.randn(number, 6, *box, generator=random, device=device)
+    components[:, :3] += 8e-4
+    axes = [torch.linspace(-1, 1, side, device=device) for side in box]
+    mask = torch.stack(torch.meshgrid(*axes, indexing="ij")).square().sum(0) < 0.9
+    return Batch(
+        dwi=torch.rand(number, 4, *box, generator=random, device=device) * mask,
+        bvals=torch.tensor([[0.0, 1000.0, 1000.0, 1000.0]], device=device).repeat(number, 1),
+        directions=torch.cat([torch.zeros(1, 3), torch.eye(3)]).to(device).repeat(number, 1, 1),
+        components=components * mask,
+        clean=components * mask,
+        mask=mask.repeat(number, 1, 1, 1),
+        voxel_size=torch.full((number, 3), 2.0, device=device),
+        subjects=tuple(f"random{i}" for i in range(number)),
+    )
+
+
+def make_stage(config: RunConfig, number: int, *, fabric, source: str, compiled: bool) -> Stage:
+    row, settings = STAGES[number], settings_of(config, number)
+    model = build_model(config.model).to(fabric.device)
+    before = (attention_mode(config.model.decoder_cca) if number > 3 else "off", "off")
+    model.set_joint(*joint_modes(row, config.model, before=before))
+    optimizer, moving = make_optimizer(set_trainable(model, row, config=config.model), settings)
+    if compiled:
+        compile_blocks(model)
+    wrapped, stepping = fabric.setup(Opened(row.objective(model, config, number)), optimizer)
+    if source == "random":
+        stream = OneBatch(random_batch(settings.batch_size, settings.box, fabric.device))
+    else:
+        opened = open_source(f"cohort:{source}", config.data, device=fabric.device)
+        stream = (opened.patches if row.data == "patches" else opened.volumes)(settings.box)
+    players = [Player("model", wrapped, moving, stepping)]
+    return Stage(number, settings, model, players, Average(model, config.average), stream, seed=0)
+
+
+def measure(config: RunConfig, number: int, *, fabric, source: str, seconds: float, compiled: bool) -> dict:
+    on_gpu = fabric.device.type == "cuda"
+    if on_gpu:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    torch.compiler.reset()
+    flops = count_flops(config, number, fabric=fabric)
+    stage = make_stage(config, number, fabric=fabric, source=source, compiled=compiled)
+    times: list[float] = []
+    started = time.perf_counter()
+
+    def after_step(step: int, _numbers: dict[str, float]) -> None:
+        if on_gpu:
+            torch.cuda.synchronize()
+        times.append(time.perf_counter())
+        warm = step > WARMUP_STEPS
+        if warm and times[-1] - times[WARMUP_STEPS - 1] > seconds:
+            raise EnoughError
+
+    with contextlib.suppress(EnoughError):
+        train(fabric, stage, Progress(), after_step=after_step)
+    per_step = (times[-1] - times[WARMUP_STEPS - 1]) / (len(times) - WARMUP_STEPS)
+    row = {
+        "stage": number,
+        "compiled": compiled,
+        "steps_per_s": 1 / per_step,
+        "samples_per_s": samples_per_step(fabric, stage.settings) / per_step,
+        "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if on_gpu else 0.0,
+        "tflop_per_step": flops / 1e12,
+        "utilisation_percent": 100 * flops / per_step / (PEAK_TFLOP_PER_S * 1e12),
+        "first_steps_s": times[WARMUP_STEPS - 1] - started,
+        "hours_for_all_steps": stage.settings.steps * per_step / 3600,
+    }
+    print(json.dumps(row), flush=True)
+    return row
+
+
+def count_flops(config: RunConfig, number: int, *, fabric) -> float:
+    """FLOPs of one step: of one micro-batch, times their number."""
+    settings = settings_of(config, number).model_copy(update={"accumulate": 1})
+    stage = replace(make_stage(config, number, fabric=fabric, source="random", compiled=False), settings=settings)
+    with FlopCounterMode(display=False) as counter:
+        accumulate(fabric, stage.players[0], stage, 0)
+    return counter.get_total_flops() * settings_of(config, number).accumulate
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", default="base")
+    parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
+    parser.add_argument("--stages", default="1-5")
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--source", default="random", help="random or procedural")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--ratio", action="store_true", help="run each stage eager, then compiled")
+    parser.add_argument("--set", action="append", default=[], dest="overrides")
+    parser.add_argument("--out", type=Path)
+    wanted = parser.parse_args()
+    config = read_config(RunConfig, wanted.config, wanted.overrides)
+    fabric = make_fabric(HardwareConfig(accelerator=wanted.device))
+    kinds = (False, True) if wanted.ratio else (wanted.compile,)
+    rows = [
+        measure(config, number, fabric=fabric, source=wanted.source, seconds=wanted.seconds, compiled=compiled)
+        for number in parse_stages(wanted.stages)
+        for compiled in kinds
+    ]
+    if wanted.out:
+        wanted.out.write_text(
+            json.dumps({"config": wanted.config, "device": str(fabric.device), "rows": rows}, indent=2)
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,22 @@
+"""torch.compile where it pays: block by block.
+
+The blocks hold nearly all of the work and are few kinds of code, so that compiling takes a minute; the objective as a
+whole (fits, logarithms, windows of several sizes) takes many and gains little more. Names of weights do not change.
+"""
+
+import torch
+from torch import nn
+
+from tensorldm.networks.attention import SwinBlock
+from tensorldm.networks.film import ResidualBlock
+
+MOST_VARIANTS = 128
+"""Each level's width and grid is a variant of the same code; beyond the limit it would silently run uncompiled."""
+
+
+def compile_blocks(model: nn.Module) -> None:
+    """Compile every residual and attention block in place."""
+    torch._dynamo.config.recompile_limit = MOST_VARIANTS
+    for module in model.modules():
+        if isinstance(module, ResidualBlock | SwinBlock):
+            module.compile(dynamic=False)
