@@ -76,7 +76,7 @@ class _Normalised(NamedTuple):
         half = self.lone / 2
         one_end, other_end = self.sign * self.lone, -self.sign * (half + half_gap)
         of_b = (torch.maximum(one_end, other_end), self.sign * (half_gap - half), torch.minimum(one_end, other_end))
-        return torch.stack([torch.addcmul(self.mean, self.spread, value) * self.scale for value in of_b])
+        return torch.addcmul(self.mean, self.spread, torch.stack(of_b)) * self.scale
 
 
 def _in_chunks(solve: Callable[[Tensor], Tensor], packed: Tensor) -> Tensor:
@@ -91,33 +91,38 @@ def _normalise(packed: Tensor) -> _Normalised:
     rows = packed.mT.contiguous()
     tiny = torch.finfo(rows.dtype).tiny
     scale = rows.abs().amax(dim=0).clamp(min=tiny)
-    xx, yy, zz, xy, xz, yz = (rows / scale).unbind(0)
-    mean = (xx + yy + zz) / 3
-    xx, yy, zz = xx - mean, yy - mean, zz - mean
+    rows = rows / scale
+    mean = rows[:3].sum(dim=0) / 3
+    diagonal = rows[:3] - mean
     # Of a nearly isotropic tensor the rounding error of the mean would be the whole of B, so the mean is taken twice.
-    rest = (xx + yy + zz) / 3
-    b = torch.stack((xx - rest, yy - rest, zz - rest, xy, xz, yz))
+    rest = diagonal.sum(dim=0) / 3
+    b = torch.cat((diagonal - rest, rows[3:]))
     square = b * b
-    spread = ((square[0] + square[1] + square[2]) / 6 + (square[3] + square[4] + square[5]) / 3).sqrt()
+    spread = (square[:3].sum(dim=0) / 6 + square[3:].sum(dim=0) / 3).sqrt()
     b = b / spread.clamp(min=tiny**0.5)  # less than this the squares above do not resolve
     xx, yy, zz, xy, xz, yz = b.unbind(0)
-    determinant = xx * (yy * zz - yz * yz) + xy * (2 * xz * yz - xy * zz) - xz * xz * yy
+    determinant = xx * _difference(yy, zz, yz, yz) - xy * _difference(xy, zz, 2 * xz, yz) - xz * xz * yy
     sign = torch.copysign(torch.ones_like(determinant), determinant)
     lone = 2 * torch.cos(torch.acos((determinant.abs() / 2).clamp(max=1)) / 3)
     return _Normalised(b * sign, lone, sign, scale, mean + rest, spread)
 
 
+def _difference(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
+    """a·b − c·d in two passes over memory."""
+    return torch.addcmul(a * b, c, d, value=-1)
+
+
 def _adjugate_of_shifted(normalised: _Normalised) -> tuple[Tensor, ...]:
     """adj(B − lone·I) = 3(lone² − 1)·v vᵀ, where v is the lone eigenvector."""
-    xx, yy, zz, xy, xz, yz = normalised.components.unbind(0)
-    x, y, z = xx - normalised.lone, yy - normalised.lone, zz - normalised.lone
+    x, y, z = normalised.components[:3] - normalised.lone
+    xy, xz, yz = normalised.components[3:]
     return (
-        y * z - yz * yz,
-        x * z - xz * xz,
-        x * y - xy * xy,
-        xz * yz - xy * z,
-        xy * yz - xz * y,
-        xy * xz - yz * x,
+        _difference(y, z, yz, yz),
+        _difference(x, z, xz, xz),
+        _difference(x, y, xy, xy),
+        _difference(xz, yz, xy, z),
+        _difference(xy, yz, xz, y),
+        _difference(xy, xz, yz, x),
     )
 
 
@@ -125,11 +130,10 @@ def _solve_values(packed: Tensor) -> Tensor:
     """Half the gap of the close pair is the norm of what is left of B once the lone eigenvalue is taken out."""
     normalised = _normalise(packed)
     lone = normalised.lone
-    removed = torch.stack(_adjugate_of_shifted(normalised)) * (-lone / (2 * (lone * lone - 1)))
-    left = normalised.components + removed
-    xx, yy, zz = left[:3] + lone / 2
-    xy, xz, yz = left[3:]
-    half_gap = ((xx * xx + yy * yy + zz * zz) / 2 + xy * xy + xz * xz + yz * yz).sqrt()
+    share = -lone / (2 * (lone * lone - 1))
+    left = torch.addcmul(normalised.components, torch.stack(_adjugate_of_shifted(normalised)), share)
+    diagonal, off_diagonal = left[:3] + lone / 2, left[3:]
+    half_gap = ((diagonal * diagonal).sum(dim=0) / 2 + (off_diagonal * off_diagonal).sum(dim=0)).sqrt()
     return normalised.restore(half_gap)
 
 
@@ -137,25 +141,19 @@ def _solve(packed: Tensor) -> Tensor:
     """Three eigenvalues, then the nine entries of the eigenvectors row by row."""
     normalised = _normalise(packed)
     v = _lone_vector(_adjugate_of_shifted(normalised))
-    u, w = _plane_across(*v)
-    xx, yy, zz, xy, xz, yz = normalised.components.unbind(0)
-    image = (
-        xx * u[0] + xy * u[1] + xz * u[2],
-        xy * u[0] + yy * u[1] + yz * u[2],
-        xz * u[0] + yz * u[1] + zz * u[2],
-    )
+    u, w = _plane_across(v)
+    x, y, z = _columns(normalised.components.unbind(0))
+    image = torch.addcmul(torch.addcmul(x * u[0], y, u[1]), z, u[2])
     # B in the plane is −lone/2·I + [[along, across], [across, −along]]: a rotation by half their angle solves it.
-    along = u[0] * image[0] + u[1] * image[1] + u[2] * image[2] + normalised.lone / 2
-    across = w[0] * image[0] + w[1] * image[1] + w[2] * image[2]
+    along = (u * image).sum(dim=0) + normalised.lone / 2
+    across = (w * image).sum(dim=0)
     angle = torch.atan2(across, along) / 2
     cosine, sine = angle.cos(), angle.sin()
-    middle = [normalised.sign * (cosine * a + sine * b) for a, b in zip(u, w, strict=True)]
-    lowest = [cosine * b - sine * a for a, b in zip(u, w, strict=True)]
+    middle = torch.addcmul(cosine * u, sine, w) * normalised.sign
+    lowest = _difference(cosine, w, sine, u)
     positive = (1 + normalised.sign) / 2
-    first = [_choose(positive, a, b) for a, b in zip(v, lowest, strict=True)]
-    last = [_choose(positive, b, a) for a, b in zip(v, lowest, strict=True)]
-    rows = [entry for row in zip(first, middle, last, strict=True) for entry in row]
-    return torch.cat((normalised.restore(torch.hypot(along, across)), torch.stack(rows)))
+    vectors = torch.stack((_choose(positive, v, lowest), middle, _choose(positive, lowest, v)), dim=1)
+    return torch.cat((normalised.restore(torch.hypot(along, across)), vectors.flatten(0, 1)))
 
 
 def _decompose(packed: Tensor) -> tuple[Tensor, Tensor]:
@@ -163,15 +161,18 @@ def _decompose(packed: Tensor) -> tuple[Tensor, Tensor]:
     return both[..., :3], both[..., 3:].reshape(*packed.shape[:-1], 3, 3)
 
 
-def _lone_vector(adjugate: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
+def _columns(components: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    xx, yy, zz, xy, xz, yz = components
+    return torch.stack((xx, xy, xz)), torch.stack((xy, yy, yz)), torch.stack((xz, yz, zz))
+
+
+def _lone_vector(adjugate: tuple[Tensor, ...]) -> Tensor:
     """The longest column of c·v vᵀ, normalised: at least c/√3 long, and c ≥ 6."""
-    xx, yy, zz, xy, xz, yz = adjugate
+    xx, yy, zz, *_ = adjugate
+    x, y, z = _columns(adjugate)
     use_x, use_y = (xx >= torch.maximum(yy, zz)).to(xx), (yy >= zz).to(xx)
-    x = _choose(use_x, xx, _choose(use_y, xy, xz))
-    y = _choose(use_x, xy, _choose(use_y, yy, yz))
-    z = _choose(use_x, xz, _choose(use_y, yz, zz))
-    length = (x * x + y * y + z * z).sqrt()
-    return x / length, y / length, z / length
+    longest = _choose(use_x, x, _choose(use_y, y, z))
+    return longest / (longest * longest).sum(dim=0).sqrt()
 
 
 def _choose(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -179,12 +180,15 @@ def _choose(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return torch.lerp(b, a, condition)
 
 
-def _plane_across(x: Tensor, y: Tensor, z: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+def _plane_across(v: Tensor) -> tuple[Tensor, Tensor]:
     """Two unit vectors that complete a unit vector to a right-handed frame (u, w, v), without a branch."""
+    x, y, z = v.unbind(0)
     sign = torch.copysign(torch.ones_like(z), z)
     a = -1 / (sign + z)
-    b = x * y * a
-    return (1 + sign * x * x * a, sign * b, -sign * x), (b, sign + y * y * a, -y)
+    xa, signed_x = x * a, sign * x
+    b = xa * y
+    u = torch.stack((1 + signed_x * xa, sign * b, -signed_x))
+    return u, torch.stack((b, torch.addcmul(sign, y * y, a), -y))
 
 
 def _pull_back(gradient: Tensor, vectors: Tensor) -> Tensor:
