@@ -119,6 +119,10 @@ def compare_eigen(count: int, device: torch.device) -> None:
     ):
         seconds = best_seconds(lambda function=function: function(packed), device)
         print(f"  {name:12} {seconds * 1e3:8.2f} ms   ratio {theirs / seconds:7.1f}")
+        if device.type == "cuda":
+            fused = torch.compile(function, fullgraph=True)
+            seconds = best_seconds(lambda fused=fused: fused(packed), device)
+            print(f"  {'  compiled':12} {seconds * 1e3:8.2f} ms   ratio {theirs / seconds:7.1f}")
 
 
 def main() -> None:
