@@ -1,12 +1,14 @@
 """TensorLDM assembled: DWIs in, tensor components out, all in network units.
 
 Phase I is ``encode`` and ``decode`` with the anatomy of ``scan_features``; Phase II is ``condition`` and ``denoise``.
-``reconstruct`` is the whole way at inference. A volume may have any size: it is padded behind to what the networks
-need, and the result is cropped; positions are counted from the mask's centre, so padding does not move them.
+``reconstruct`` is the whole way at inference: ``read`` the scan once, ``draw`` samples. A volume may have any size: it
+is padded behind to what the networks need, and the result is cropped; positions are counted from the mask's centre, so
+padding does not move them.
 Axes: b batch, c DWI volume, d component (6), f latent channel, x y z space.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +30,14 @@ SMALLEST_SPREAD = 1e-6
 
 Size = tuple[int, int, int]
 LatentMask = Bool[Tensor, "b _ _ _"]
+
+
+class ScanReading(NamedTuple):
+    """All that sampling needs of a scan, the same for every step and sample."""
+
+    features: ScanFeatures
+    condition: DenoiseCondition
+    mask: Masks
 
 
 class TensorLDM(nn.Module):
@@ -141,6 +151,53 @@ class TensorLDM(nn.Module):
         return self.unet.denoise(latents, steps, condition=condition)
 
     @torch.inference_mode()
+    def read(
+        self,
+        dwi: Dwi,
+        bvals: Float[Tensor, "b c"],
+        *,
+        directions: Float[Tensor, "b c 3"],
+        mask: Masks,
+        voxel_size: Float[Tensor, "b 3"],
+    ) -> ScanReading:
+        """Encode and condition once, for however many steps and samples follow."""
+        features = self.scan_features(dwi, bvals, directions=directions, mask=mask)
+        return ScanReading(features, self.condition(features, mask_centre(mask), voxel_size=voxel_size), mask)
+
+    @torch.inference_mode()
+    def draw(
+        self,
+        reading: ScanReading,
+        noise: Float[Tensor, "_ 6 f _ _ _"],
+        *,
+        num_steps: int = 25,
+        sampler: str = "ddim",
+        spacing: Spacing = "trailing",
+        eta: float = 0.0,
+        generator: Generator | None = None,
+    ) -> Float[Tensor, "_ 6 x y z"]:
+        """Components in network units, zero outside the mask; one sample for each noise.
+
+        One subject (b = 1) may have many noises. ``noise`` has the shape that ``latent_shape`` gives.
+        """
+
+        def predict(latents: Latents, step: int) -> Latents:
+            steps = torch.full((len(latents),), step, device=latents.device)
+            return self.denoise(latents, steps, condition=reading.condition)
+
+        latents = sample(
+            predict,
+            noise,
+            pairs=step_pairs(num_steps, self.schedule, spacing=spacing),
+            schedule=self.schedule,
+            sampler=sampler,
+            prediction=self.prediction,
+            generator=generator,
+            eta=eta,
+        )
+        x, y, z = reading.mask.shape[1:]
+        return self.decode(latents, reading.features, size=(x, y, z)) * reading.mask[:, None]
+
     def reconstruct(
         self,
         dwi: Dwi,
@@ -156,30 +213,11 @@ class TensorLDM(nn.Module):
         eta: float = 0.0,
         generator: Generator | None = None,
     ) -> Float[Tensor, "_ 6 x y z"]:
-        """Components in network units, zero outside the mask; one sample for each noise.
-
-        One subject (b = 1) may have many noises: its anatomy is read once for all of them. ``noise`` has the shape
-        that ``latent_shape`` gives.
-        """
-        features = self.scan_features(dwi, bvals, directions=directions, mask=mask)
-        condition = self.condition(features, mask_centre(mask), voxel_size=voxel_size)
-
-        def predict(latents: Latents, step: int) -> Latents:
-            steps = torch.full((len(latents),), step, device=latents.device)
-            return self.denoise(latents, steps, condition=condition)
-
-        latents = sample(
-            predict,
-            noise,
-            pairs=step_pairs(num_steps, self.schedule, spacing=spacing),
-            schedule=self.schedule,
-            sampler=sampler,
-            prediction=self.prediction,
-            generator=generator,
-            eta=eta,
+        """``read``, then ``draw``."""
+        reading = self.read(dwi, bvals, directions=directions, mask=mask, voxel_size=voxel_size)
+        return self.draw(
+            reading, noise, num_steps=num_steps, sampler=sampler, spacing=spacing, eta=eta, generator=generator
         )
-        x, y, z = mask.shape[1:]
-        return self.decode(latents, features, size=(x, y, z)) * mask[:, None]
 
     def _statistics(self) -> tuple[Float[Tensor, "1 6 f 1 1 1"], Float[Tensor, "1 6 f 1 1 1"]]:
         members = torch.tensor([len(group) for group in GROUPS], device=self.latent_mean.device)
