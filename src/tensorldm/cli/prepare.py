@@ -13,6 +13,7 @@ from tensorldm.cli.main import app
 if TYPE_CHECKING:
     from tensorldm.data.prepare import Outcome
     from tensorldm.data.store import Store
+    from tensorldm.imaging.layouts import ScanFiles
 
 SOME_FAILED = 1
 
@@ -33,6 +34,8 @@ def prepare(
 ) -> None:
     """Prepare scans for training: choose volumes, resample, fit the reference tensor, store.
 
+    A brain mask beside a scan is used (NAME_mask, mask, or BIDS desc-brain_mask); else the brain is found.
+
     Running again does only what is missing. Exit code 0: every scan is in the store; 1: some are not, each named
     with its reason; 2: none is.
     """
@@ -40,13 +43,15 @@ def prepare(
 
     from tensorldm.config.prepare import PrepareConfig
     from tensorldm.config.reading import read_config
-    from tensorldm.data.prepare import check_all, check_seed, finish, gather, plan, prepare_all, refuse_if_none
+    from tensorldm.data.prepare import check_all, check_seed, finish, gather, pins_of, plan, prepare_all, refuse_if_none
     from tensorldm.data.splits import read_manifest
     from tensorldm.data.store import Store
 
     settings = read_config(PrepareConfig, config, overrides or [])
-    pins = read_manifest(manifest) if manifest else {}
-    jobs = plan(gather(sources), pins)
+    scans = gather(sources)
+    pins = pins_of(scans, read_manifest(manifest) if manifest else {})
+    jobs = plan(scans, pins)
+    _tell_masks(scans)
     if not manifest and sum(not source.is_dir() for source in sources) > 1:
         typer.echo(
             "note: scans given as files count as of different persons; join those of one person with --manifest.",
@@ -69,6 +74,17 @@ def prepare(
     _show(outcomes, store)
     if any(outcome.state == "failed" for outcome in outcomes):
         raise typer.Exit(SOME_FAILED)
+
+
+def _tell_masks(scans: Sequence["ScanFiles"]) -> None:
+    """A mask that was not asked for is used, and that is said; HCP's is part of its layout."""
+    from tensorldm.imaging.layouts import HCP_MASK
+
+    beside = [scan.mask for scan in scans if scan.mask is not None and scan.mask.name != HCP_MASK]
+    if beside:
+        which = str(beside[0]) if len(beside) == 1 else f"{beside[0]} and {len(beside) - 1} more"
+        found = "" if len(beside) == len(scans) else "; where there is none, the brain is found in the b=0 images"
+        typer.echo(f"note: brain masks beside the scans are used ({which}){found}.", err=True)
 
 
 def _tell_bugs(outcomes: Sequence["Outcome"]) -> None:
@@ -95,4 +111,7 @@ def _show(outcomes: Sequence["Outcome"], store: "Store") -> None:
     splits = Counter(store.index.splits.values())
     shares = ", ".join(f"{splits[split]} {split}" for split in ("train", "validation", "test"))
     persons = len({entry.record.person for entry in store.index.entries})
-    console.print(f"{store.folder}: {len(store.names)} subjects of {persons} persons ({shares})", markup=False)
+    console.print(
+        f"{store.folder}: {len(store.names)} subjects of {persons} persons or independent anatomies ({shares})",
+        markup=False,
+    )

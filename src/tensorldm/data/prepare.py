@@ -8,13 +8,13 @@ import multiprocessing
 import os
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import torch
 
@@ -25,10 +25,12 @@ from tensorldm.data.splits import Pin, Split, make_splits, pins_by_person
 from tensorldm.data.store import Store, safe_name
 from tensorldm.data.subject import Record
 from tensorldm.errors import DataError, DataWarning, TensorldmError
+from tensorldm.imaging.header import SUFFIXES
 from tensorldm.imaging.layouts import ScanFiles, find_scans, list_files
 
 COMMON_NAMES = frozenset({"dwi", "dti", "data"})
 """File names that do not tell one scan from another."""
+HELD_OUT: Final[tuple[Split, ...]] = ("validation", "test")
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,9 @@ class Outcome:
 
 def gather(sources: Sequence[Path]) -> list[ScanFiles]:
     """Every scan of folders (HCP trees, BIDS datasets) and of files given one by one."""
+    for source in sources:
+        if not source.exists() and not source.name.endswith(SUFFIXES):  # a missing image is told as its scan's failure
+            raise DataError(f"{source}: there is no such file or folder. Check the path.")
     files = [source for source in sources if not source.is_dir()]
     found = [scan for source in sources if source.is_dir() for scan in find_scans(source)]
     return [*found, *(_named_by_folder(scan) for scan in list_files(files))]
@@ -66,6 +71,15 @@ def _named_by_folder(scan: ScanFiles) -> ScanFiles:
         return scan
     name = f"{scan.dwi.resolve().parent.name}_{scan.name}"
     return replace(scan, name=name, person=name)
+
+
+def pins_of(scans: Iterable[ScanFiles], manifest: Mapping[str, Pin]) -> dict[str, Pin]:
+    """Where scans belong before chance decides: by the manifest, else by the virtual cohort that they come from.
+
+    Anatomies that a cohort holds out for validation or test stay held out; those of its train split are shared out.
+    """
+    held_out = {scan.name: split for scan in scans for split in HELD_OUT if scan.split == split}
+    return {name: Pin(split=split) for name, split in held_out.items()} | dict(manifest)
 
 
 def plan(scans: Sequence[ScanFiles], pins: Mapping[str, Pin]) -> list[Job]:

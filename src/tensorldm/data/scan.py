@@ -5,10 +5,7 @@ Axes: n volume of the series, v voxel of the mask, c input volume (b0 x y z), x 
 """
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -22,7 +19,7 @@ from tensorldm.data.scaling import scale_dwi
 from tensorldm.data.selection import Selection, select_axes
 from tensorldm.data.subject import GradientCheck, Record, SourceFile, Subject
 from tensorldm.dti.fit import fit_ols
-from tensorldm.errors import DataError, DataWarning
+from tensorldm.errors import DataError, DataWarning, about, heard
 from tensorldm.imaging.flips import check_flips
 from tensorldm.imaging.grad_dev import read_grad_dev
 from tensorldm.imaging.gradients import GradientTable, read_gradients
@@ -83,7 +80,7 @@ def check_scan(files: ScanFiles, config: PrepareConfig) -> CheckedScan:
     gradients = read_gradients(files.dwi, bval=files.bval, bvec=files.bvec)
     grid = working_grid(space, voxel_mm=config.voxel_size_mm)
     turned = grid.forward_gradients(gradients)
-    with _about(files.dwi):
+    with about(files.dwi):
         selection = select_axes(
             turned, shell=config.shell, antipodal=config.antipodal, tolerance=config.shell_tolerance
         )
@@ -93,7 +90,7 @@ def check_scan(files: ScanFiles, config: PrepareConfig) -> CheckedScan:
         if path is not None and not read_header(path).space.same_grid(space):
             raise DataError(
                 f"{path}: its grid {read_header(path).space.shape} is not that of {files.dwi} {space.shape}, or lies "
-                "elsewhere in the world. Give the one that belongs to this series."
+                "elsewhere in the world. Give the one that belongs to this series, or move it away."
             )
     return scan
 
@@ -102,11 +99,11 @@ def prepare_scan(
     files: ScanFiles, config: PrepareConfig, *, name: str, person: str, sources: tuple[SourceFile, ...], inputs: str
 ) -> Subject:
     """Check, read and work; what the user should know becomes part of the subject's record."""
-    with _heard() as words:
+    with heard() as words:
         scan = check_scan(files, config)
         _warn_of_tilt(scan.selection)
         series = _to_working_grid(scan, config)
-        with _about(files.dwi):
+        with about(files.dwi):
             gradient_check = _check_directions(series, config)
             dwi, b0_scale = _sparse_input(scan, series, mean_b0=config.b0 == "mean")
             components = _reference(series, config, b0_scale=b0_scale)
@@ -167,7 +164,7 @@ def _to_working_grid(scan: CheckedScan, config: PrepareConfig) -> WorkingSeries:
     check_not_empty(series, scan.files.dwi, volumes=scan.volumes)
     table = scan.gradients.select(scan.volumes)
     found = _native_mask(scan, mean_b0(series, table))
-    with _about(scan.files.mask or scan.files.dwi):
+    with about(scan.files.mask or scan.files.dwi):
         whole = scan.grid.forward_mask(found)
         if not whole.any():
             raise DataError(f"the brain mask is empty at {config.voxel_size_mm:g} mm. Give a mask of the whole brain.")
@@ -186,7 +183,7 @@ def _to_working_grid(scan: CheckedScan, config: PrepareConfig) -> WorkingSeries:
 def _native_mask(scan: CheckedScan, b0: Volume) -> MaskImage:
     if scan.files.mask is not None:
         return read_brain_mask(scan.files.mask, scan.space)
-    with _about(scan.files.dwi):
+    with about(scan.files.dwi):
         return find_brain(b0)
 
 
@@ -224,26 +221,3 @@ def _reference(series: WorkingSeries, config: PrepareConfig, *, b0_scale: float)
     if not torch.isfinite(packed).all():
         raise DataError("the reference fit is not finite in every voxel of the mask. Check the series and the mask.")
     return series.unmasked(packed)
-
-
-@contextmanager
-def _about(path: Path) -> Iterator[None]:
-    """Functions that know no files raise sentences without one: put it in front."""
-    try:
-        yield
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error
-
-
-@contextmanager
-def _heard() -> Iterator[list[str]]:
-    """What ``DataWarning`` says inside the block, each once; other warnings go on their way."""
-    words: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", DataWarning)
-        yield words
-    for each in caught:
-        if issubclass(each.category, DataWarning):
-            words += [str(each.message)] if str(each.message) not in words else []
-        else:
-            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)

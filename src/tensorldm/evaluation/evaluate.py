@@ -16,6 +16,7 @@ from tensorldm.dti.maps import mean_diffusivity
 from tensorldm.errors import DataError
 from tensorldm.evaluation.measures import Field, Mask, Prepared, measure, measure_reference, prepare
 from tensorldm.evaluation.table import Row
+from tensorldm.imaging.mask_files import find_mask
 from tensorldm.imaging.nifti import read_mask, stem
 from tensorldm.imaging.tensor_files import read_convention, read_provenance, read_tensor
 from tensorldm.imaging.volume import Space, Volume
@@ -84,7 +85,7 @@ def _repeated(names: Sequence[str]) -> set[str]:
 def _read_target(reference: Path, *, mask: Path | None, convention: str | None, subject: str | None) -> Target:
     image = read_tensor(reference, convention=read_convention(reference, default=convention))
     known = read_provenance(reference)
-    mask_path = mask or known.mask or _find_mask(reference)
+    mask_path = mask or known.mask or _mask_beside(reference)
     inside, mask_space = read_mask(mask_path)
     _check_grid(mask_path, mask_space, reference, image.space)
     if not inside.any():
@@ -100,17 +101,14 @@ def _read_target(reference: Path, *, mask: Path | None, convention: str | None, 
     )
 
 
-def _find_mask(reference: Path) -> Path:
-    """A mask that lies beside the reference under one of the usual names."""
-    names = [f"{stem(reference)}_mask", "mask", "brain_mask", "nodif_brain_mask"]
-    beside = [reference.with_name(name + suffix) for name in names for suffix in (".nii.gz", ".nii")]
-    found = [path for path in beside if path.is_file()]
-    if not found:
+def _mask_beside(reference: Path) -> Path:
+    found = find_mask(reference)
+    if found is None:
         raise DataError(
             f"{reference}: its sidecar names no mask and none lies beside it. Give one with --mask: "
             "figures over air would flatter every method."
         )
-    return found[0]
+    return found
 
 
 def _check_grid(path: Path, space: Space, reference: Path, expected: Space) -> None:

@@ -1,11 +1,12 @@
 """What a folder of scans holds: an HCP Young Adult tree, a BIDS dataset, or files given one by one.
 
 Only names are read here: a file that is missing or broken is told when its scan is read, so that one bad subject does
-not keep the others from being prepared. Each scan knows whose head it is, so that splits can keep a person together.
+not keep the others from being prepared. Each scan knows whose head it is, so that splits can keep a person together:
+the subjects of a virtual cohort are as many persons as there are anatomies behind them.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,11 @@ from pathlib import Path
 from tensorldm.errors import DataError
 from tensorldm.imaging.gradients import FslFiles, find_gradients, find_json
 from tensorldm.imaging.header import SUFFIXES, stem
+from tensorldm.imaging.heads import Head, read_heads
+from tensorldm.imaging.mask_files import entities, find_mask
 
 HCP_FOLDER = Path("T1w") / "Diffusion"
+HCP_MASK = "nodif_brain_mask.nii.gz"
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class ScanFiles:
     name: str
     """Unique in its folder, usable as a file name."""
     person: str
+    """Whose head it is; for a virtual subject the independent anatomy that it was made from."""
     dwi: Path
     bval: Path | None
     bvec: Path | None
@@ -31,6 +36,8 @@ class ScanFiles:
     mask: Path | None = None
     grad_dev: Path | None = None
     json: Path | None = None
+    split: str = ""
+    """What a virtual cohort says of the anatomy: train, validation or test; empty where nobody says."""
 
 
 def find_scans(root: Path) -> list[ScanFiles]:
@@ -52,18 +59,21 @@ def find_scans(root: Path) -> list[ScanFiles]:
 def read_hcp(root: Path) -> list[ScanFiles]:
     """Subjects of an HCP Young Adult tree; ``root`` holds many or is one. None where there is no such tree."""
     subjects = [root] if (root / HCP_FOLDER).is_dir() else sorted(p.parent.parent for p in root.glob(f"*/{HCP_FOLDER}"))
-    return [_hcp_scan(subject) for subject in subjects]
+    heads = {parent: read_heads(parent) for parent in {subject.resolve().parent for subject in subjects}}
+    return [_hcp_scan(subject, heads[subject.resolve().parent]) for subject in subjects]
 
 
-def _hcp_scan(subject: Path) -> ScanFiles:
+def _hcp_scan(subject: Path, heads: Mapping[str, Head]) -> ScanFiles:
     folder, name = subject / HCP_FOLDER, subject.resolve().name
+    head = heads.get(name, Head(name))
     return ScanFiles(
         name=name,
-        person=name,
+        person=head.anatomy,
+        split=head.split,
         dwi=folder / "data.nii.gz",
         bval=folder / "bvals",
         bvec=folder / "bvecs",
-        mask=_if_there(folder / "nodif_brain_mask.nii.gz"),
+        mask=_if_there(folder / HCP_MASK),
         grad_dev=_if_there(folder / "grad_dev.nii.gz"),
     )
 
@@ -76,45 +86,45 @@ def read_bids(root: Path) -> list[ScanFiles]:
     """
     folders = (*root.glob("sub-*/dwi"), *root.glob("sub-*/ses-*/dwi"))
     images = sorted(path for folder in folders for suffix in SUFFIXES for path in folder.glob(f"*_dwi{suffix}"))
-    return [_bids_scan(root, image) for image in images if _entities(stem(image)).get("part", "mag") == "mag"]
+    heads = read_heads(root)
+    return [_bids_scan(root, image, heads) for image in images if entities(stem(image)).get("part", "mag") == "mag"]
 
 
-def _bids_scan(root: Path, image: Path) -> ScanFiles:
+def _bids_scan(root: Path, image: Path, heads: Mapping[str, Head]) -> ScanFiles:
     name = stem(image)
+    label = entities(name)["sub"]
+    head = heads.get(f"sub-{label}", Head(label))
     return ScanFiles(
         name=name.removesuffix("_dwi"),
-        person=_entities(name)["sub"],
+        person=head.anatomy,
+        split=head.split,
         dwi=image,
         bval=_inherited(root, image, extension=".bval") or image.with_name(f"{name}.bval"),
         bvec=_inherited(root, image, extension=".bvec") or image.with_name(f"{name}.bvec"),
+        mask=find_mask(image),
         json=_inherited(root, image, extension=".json"),
     )
 
 
 def _inherited(root: Path, image: Path, *, extension: str) -> Path | None:
     """The nearest file of this extension that applies to an image, from its own folder up to the dataset's root."""
-    wanted = _entities(stem(image)).items()
+    wanted = entities(stem(image)).items()
     folder = image.parent
     while True:
         applicable = [
             path
             for path in folder.glob(f"*dwi{extension}")
-            if re.search(r"(^|_)dwi$", path.stem) and _entities(path.stem).items() <= wanted
+            if re.search(r"(^|_)dwi$", path.stem) and entities(path.stem).items() <= wanted
         ]
         if applicable:
-            return max(applicable, key=lambda path: (len(_entities(path.stem)), path.name))
+            return max(applicable, key=lambda path: (len(entities(path.stem)), path.name))
         if folder == root:
             return None
         folder = folder.parent
 
 
-def _entities(name: str) -> dict[str, str]:
-    """``sub-01_dir-AP_dwi`` to ``{"sub": "01", "dir": "AP"}``."""
-    return dict(re.findall(r"([a-zA-Z]+)-([a-zA-Z0-9+]+)(?=_|$)", name))
-
-
 def list_files(images: Iterable[Path]) -> list[ScanFiles]:
-    """Scans given one by one, gradients beside each; equal file names are told apart by their folders."""
+    """Scans given one by one, gradients and mask beside each; equal file names are told apart by their folders."""
     paths = [Path(image) for image in images]
     names = [stem(path) for path in paths]
     if len(set(names)) < len(names):
@@ -130,7 +140,8 @@ def _listed(image: Path, name: str) -> ScanFiles:
     with suppress(DataError):  # told by read_gradients, when the scan is read
         files = find_gradients(image)
         bval, bvec = files if isinstance(files, FslFiles) else (None, None)
-    return ScanFiles(name, _entities(name).get("sub", name), image, bval, bvec, json=find_json(image))
+    person = entities(name).get("sub", name)
+    return ScanFiles(name, person, image, bval, bvec, mask=find_mask(image), json=find_json(image))
 
 
 def _if_there(path: Path) -> Path | None:

@@ -174,7 +174,11 @@ def test_loose_files_without_gradients_are_refused(scan, tmp_path, program):
 
 @pytest.mark.parametrize(
     ("source", "words"),
-    [("nowhere", "not the name of a NIfTI file"), ("nowhere.nii.gz", "no such file"), ("empty", "neither an HCP tree")],
+    [
+        ("nowhere", "there is no such file or folder"),
+        ("nowhere.nii.gz", "no such file"),
+        ("empty", "neither an HCP tree"),
+    ],
 )
 def test_a_source_that_is_nothing_is_refused(source, words, tmp_path, program):
     (tmp_path / "empty").mkdir()

@@ -2,6 +2,7 @@
 
 import json
 
+import nibabel
 import numpy as np
 import pytest
 import torch
@@ -42,8 +43,6 @@ def test_the_same_head_stored_in_another_orientation_gives_the_same_subject(
 
 
 def test_the_gradient_nonlinearity_of_hcp_is_undone(scan, truth, tmp_path, program):
-    import nibabel
-
     tree = scan.write_hcp(tmp_path / "head")
     deviation = np.array([[0.03, 0.01, 0], [-0.02, -0.04, 0.01], [0.0, 0.02, 0.05]])
     flip = np.diag([-1.0, 1, 1])  # the file is in the frame of the b-vectors, mirrored because det > 0
@@ -159,6 +158,43 @@ def test_a_manifest_joins_scans_of_one_person_and_pins_their_split(scan, tmp_pat
     assert refused.code == 2
     assert "person 'him' would be in two splits" in refused.err
     assert Store.open(tmp_path / "store").index.splits == splits
+
+
+def test_a_mask_beside_a_file_is_used_and_said(scan, tmp_path, program):
+    scan.mask = scan.mask & (np.arange(scan.mask.shape[0]) < 5)[:, None, None]
+    path = scan.write_files(tmp_path / "anna" / "dwi.nii.gz")
+    nibabel.save(nibabel.Nifti1Image(scan.mask.astype(np.uint8), scan.affine), tmp_path / "anna" / "dwi_mask.nii.gz")
+    answer = program("prepare", path, "--out", tmp_path / "store", *IN_MEMORY)
+    assert answer.code == 0, answer.err
+    assert "dwi_mask.nii.gz" in answer.err
+    subject = Store.open(tmp_path / "store").load("anna_dwi")
+    np.testing.assert_array_equal(subject.mask.numpy(), scan.mask)
+    assert "mask" in {source.role for source in subject.record.sources}
+
+
+def test_a_mask_beside_of_another_grid_is_refused_by_name(scan, tmp_path, program):
+    path = scan.write_files(tmp_path / "dwi.nii.gz")
+    nibabel.save(nibabel.Nifti1Image(scan.mask[1:].astype(np.uint8), scan.affine), tmp_path / "mask.nii.gz")
+    answer = program("prepare", path, "--out", tmp_path / "store")
+    assert answer.code == 2
+    assert f"error: {tmp_path / 'mask.nii.gz'}: its grid" in answer.err
+
+
+@pytest.mark.parametrize("held_out", ["train", "validation", "test"])
+def test_virtual_subjects_stay_with_their_anatomy_and_where_it_is_held_out(scan, tmp_path, program, held_out):
+    lines = ["participant_id\tanatomy_source\tsplit"]
+    for number in range(6):
+        scan.data = scan.data * 1.01
+        scan.write_bids(tmp_path / "bids", f"{number}", "1")
+        lines.append(f"sub-{number}\t{('anna', 'berta', 'clara')[number % 3]}\t{held_out}")
+    (tmp_path / "bids" / "participants.tsv").write_text("\n".join(lines))
+    answer = program("prepare", tmp_path / "bids", "--out", tmp_path / "store")
+    assert answer.code == 0, answer.err
+    assert "6 subjects of 3 persons" in answer.out
+    splits = Store.open(tmp_path / "store").index.splits
+    for number in range(3):
+        assert splits[f"sub-{number}_ses-1"] == splits[f"sub-{number + 3}_ses-1"]
+    assert set(splits.values()) == ({"train", "test"} if held_out == "train" else {held_out})
 
 
 def test_a_file_that_is_only_called_dwi_is_named_by_its_folder(scan, tmp_path, program):

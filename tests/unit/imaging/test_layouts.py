@@ -84,6 +84,39 @@ def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path):
         list_files([tmp_path / "alice/dwi.nii.gz"] * 2)
 
 
+def test_a_mask_beside_a_series_belongs_to_it(tmp_path):
+    touch(tmp_path, "sub-01/dwi/sub-01_dwi.nii.gz", "sub-01/dwi/sub-01_desc-brain_mask.nii.gz")
+    touch(tmp_path, "loose/dwi.nii.gz", "loose/mask.nii.gz", "bare/dwi.nii.gz")
+    assert find_scans(tmp_path)[0].mask == tmp_path / "sub-01/dwi/sub-01_desc-brain_mask.nii.gz"
+    assert find_scans(tmp_path / "loose/dwi.nii.gz")[0].mask == tmp_path / "loose/mask.nii.gz"
+    assert find_scans(tmp_path / "bare/dwi.nii.gz")[0].mask is None
+
+
+def test_virtual_subjects_of_one_anatomy_are_one_person(tmp_path):
+    heads = "sub-01\thead/1\tanna\ttest\nsub-02\thead/2\tanna\ttest\n"
+    (tmp_path / "participants.tsv").write_text("participant_id\tanatomy\tanatomy_source\tsplit\n" + heads)
+    touch(tmp_path, *(f"sub-0{number}/dwi/sub-0{number}_dwi.nii.gz" for number in (1, 2, 3)))
+    assert [(scan.person, scan.split) for scan in find_scans(tmp_path)] == [
+        ("anna", "test"),
+        ("anna", "test"),
+        ("03", ""),
+    ]
+
+
+def test_a_virtual_hcp_tree_names_its_anatomies_beside_the_truth(tmp_path):
+    hcp(tmp_path, "900001")
+    touch(tmp_path, "truth/subjects.tsv")
+    (tmp_path / "truth/subjects.tsv").write_text("subject\tanatomy_source\tsplit\n900001\tberta\ttrain\n")
+    assert [(scan.person, scan.split) for scan in find_scans(tmp_path)] == [("berta", "train")]
+    assert find_scans(tmp_path / "900001")[0].person == "berta"
+
+
+def test_a_participants_table_of_real_people_changes_nothing(tmp_path):
+    (tmp_path / "participants.tsv").write_bytes(b"participant_id\tsex\tname\nsub-01\tF\tJ\xf6rg\n")
+    touch(tmp_path, "sub-01/dwi/sub-01_dwi.nii.gz")
+    assert [(scan.person, scan.split) for scan in find_scans(tmp_path)] == [("01", "")]
+
+
 def test_an_mrtrix_table_beside_a_file_is_enough(tmp_path):
     touch(tmp_path, "dwi.nii.gz", "dwi.b")
     (scan,) = list_files([tmp_path / "dwi.nii.gz"])

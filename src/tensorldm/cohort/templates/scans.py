@@ -17,6 +17,7 @@ from tensorldm.dti.fit import fit_wls
 from tensorldm.imaging.gradients import read_gradients
 from tensorldm.imaging.grid import working_grid
 from tensorldm.imaging.mask import find_brain, mean_b0, read_brain_mask
+from tensorldm.imaging.mask_files import find_mask
 from tensorldm.imaging.nifti import check_finite, read_volume
 
 
@@ -30,10 +31,8 @@ def convert_scan(folder: Path, request: Request) -> Anatomy:
     path = folder / "dwi.nii.gz"
     series, gradients = read_volume(path), read_gradients(path)
     check_finite(series, path)
-    if (folder / "mask.nii.gz").is_file():
-        native = read_brain_mask(folder / "mask.nii.gz", series.space)
-    else:
-        native = find_brain(mean_b0(series, gradients))
+    beside = find_mask(path)
+    native = find_brain(mean_b0(series, gradients)) if beside is None else read_brain_mask(beside, series.space)
     grid = working_grid(series.space, voxel_mm=request.grid.voxel_mm)
     turned = grid.forward_gradients(gradients)
     mask = grid.forward_mask(native)
