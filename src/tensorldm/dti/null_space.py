@@ -71,7 +71,8 @@ def _null_space(bvals: Tensor, directions: Tensor) -> Float[Tensor, "6 k"]:
     rows = -design_matrix(relative, unit)[:, :6] / _frobenius_scale()
     _, sizes, right = torch.linalg.svd(rows / len(rows) ** 0.5, full_matrices=True)
     contrast = torch.nn.functional.pad(sizes, (0, 6 - len(sizes)))
-    return right[contrast < SMALLEST_CONTRAST].mT
+    unseen: Tensor = right[contrast < SMALLEST_CONTRAST]
+    return unseen.mT
 
 
 def _anisotropy_projector(bvals: Tensor, directions: Tensor) -> Projector:
