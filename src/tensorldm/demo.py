@@ -59,10 +59,11 @@ def run_demo(out: Path, *, seed: int, voxel_size: float, tell: Callable[[str], N
     batch = make_virtual_scan(seed, voxel_size=voxel_size)
     space = centred_space(batch)
     subject = batch.subjects[0]
+    head = subject.partition("@")[0]
     dwi, mask = _write_scan(out / "scan", batch, space=space)
     reference = out / "reference" / "tensor.nii.gz"
     truth = _channels_last(batch.components[0].numpy())
-    _write_field(reference, truth, space=space, origin=Provenance("ols-90", subject, mask))
+    _write_field(reference, truth, space=space, origin=Provenance("ols-90", subject, mask, anatomy=head))
 
     tell(f"reconstructing four volumes with {BEST_METHOD}")
     scan = read_scan(dwi, mask=mask)

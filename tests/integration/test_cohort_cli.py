@@ -21,7 +21,7 @@ from tensorldm.imaging.grad_dev import read_grad_dev
 from tensorldm.imaging.gradients import read_gradients
 from tensorldm.imaging.layouts import find_scans
 from tensorldm.imaging.nifti import read_mask, read_volume
-from tensorldm.imaging.tensor_files import read_tensor
+from tensorldm.imaging.tensor_files import read_provenance, read_tensor
 
 VALIDATOR = Path(sys.executable).parent / "bids-validator-deno"
 SMALL = ("shape=[40,48,40]", "voxel_mm=[4.0,4.0,4.0]", "protocol.b0s=[2,2]", "protocol.directions=[12,12]")
@@ -63,6 +63,7 @@ def test_a_bids_dataset_holds_scans_truth_and_the_anatomies_behind_them(bids):
     assert table[0] == ["participant_id", "anatomy", "anatomy_source", "split"]
     assert [row[0] for row in table[1:]] == ["sub-0001", "sub-0002"]
     assert {row[1] for row in table[1:]} == {"procedural/train/0000", "procedural/train/0001"}
+    assert read_provenance(truth_of(bids)).anatomy == "procedural/train/0000"
     assert (bids / "derivatives/truth/sub-0001/dwi/bundles/CST_left.nii.gz").is_file()
     assert not [path for path in bids.rglob("*") if path.name.endswith(".part")]
 

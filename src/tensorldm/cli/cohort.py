@@ -31,6 +31,7 @@ def cohort(
     from tensorldm.cohort.config import read_cohort
     from tensorldm.cohort.sources import open_source
     from tensorldm.cohort.writing import Plan, layout_named, write_cohort
+    from tensorldm.imaging.heads import read_heads
 
     settings = read_cohort(config, overrides or [])
     plan = Plan(
@@ -47,7 +48,8 @@ def cohort(
         task = progress.add_task("virtual subjects", total=subjects)
         for label in write_cohort(plan, subjects, workers=workers):
             progress.update(task, advance=1, description=label)
-    anatomies = len({plan.anatomy_name(index) for index in range(subjects)})
+    anatomies = len({head.anatomy for head in read_heads(out).values()})
     typer.echo(
-        f"{subjects} subjects of {anatomies} anatomies ({split}) are in {out}; truth in {out / plan.layout.truth}"
+        f"{subjects} subjects of {anatomies} independent anatomies ({split}) are in {out}; "
+        f"truth in {out / plan.layout.truth}"
     )

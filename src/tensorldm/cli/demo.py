@@ -26,12 +26,12 @@ def demo(
     start = time.perf_counter()
     with console.status("starting") as status:
         from tensorldm.demo import BEST_METHOD, run_demo
-        from tensorldm.evaluation.summary import describe_subjects, summarise
+        from tensorldm.evaluation.summary import describe_anatomies, describe_subjects, summarise
 
         result = run_demo(out, seed=seed, voxel_size=voxel_size, tell=status.update)
     for table in summarise(result.rows):
         console.print(table.to_rich())
-    for line in describe_subjects(result.rows):
+    for line in (*describe_subjects(result.rows), describe_anatomies(result.rows)):
         console.print(line, style="dim", markup=False)
     console.print(
         "Three directions along the axes measure the diagonal of the tensor. What lies off it is a guess here: "

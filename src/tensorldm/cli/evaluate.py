@@ -25,7 +25,7 @@ def evaluate(
     from rich.console import Console
 
     from tensorldm.evaluation.evaluate import evaluate_files
-    from tensorldm.evaluation.summary import describe_subjects, summarise
+    from tensorldm.evaluation.summary import describe_anatomies, describe_subjects, summarise
     from tensorldm.evaluation.table import write_table
     from tensorldm.metrics import ranges
 
@@ -34,6 +34,6 @@ def evaluate(
     console = Console()
     for table in summarise(rows):
         console.print(table.to_rich())
-    for line in (*describe_subjects(rows), *ranges.describe()):
+    for line in (*describe_subjects(rows), describe_anatomies(rows), *ranges.describe()):
         console.print(line, style="dim", markup=False)
     console.print(f"{len(rows)} figures are in {out}", markup=False)

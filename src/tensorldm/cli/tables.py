@@ -28,7 +28,7 @@ def analytic(
     from rich.console import Console
 
     from tensorldm.evaluation.markdown import replace_section
-    from tensorldm.evaluation.summary import describe_subjects, summarise
+    from tensorldm.evaluation.summary import describe_anatomies, describe_subjects, summarise
     from tensorldm.experiments.analytic import compare_analytic, to_markdown
     from tensorldm.experiments.record import own_arguments, record_run
 
@@ -41,6 +41,8 @@ def analytic(
             console.print(line, style="dim", markup=False)
         for table in summarise(result.rows):
             console.print(table.to_rich())
+    everything = [row for result in measured for row in result.rows]
+    console.print(describe_anatomies(everything), style="dim", markup=False)
     if results is not None:
         replace_section(results, "analytic", text=to_markdown(measured, record))
     console.print(f"Tensors and tables are in {out}", markup=False)

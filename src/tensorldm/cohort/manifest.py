@@ -44,6 +44,11 @@ MANIFEST: Final = (
 """Every real anatomy that the package's own models have seen or are judged by."""
 
 
+def person_behind(name: str) -> str | None:
+    """Whose head one of these scans or templates shows; None for a name that is not listed."""
+    return next((entry.person for entry in MANIFEST if entry.name == name), None)
+
+
 def check_manifest(entries: Iterable[Entry]) -> None:
     """Refuse an unknown split, and a name or person that occurs in two."""
     places: dict[tuple[str, str], str] = {}

@@ -97,7 +97,12 @@ def write_subject(plan: Plan, index: int) -> int:
     subject = make_subject(anatomy, plan.settings, seed=plan.seed, position=index, with_bundles=True)
     beside = plan.out / f".{label}.{secrets.token_hex(4)}.part"
     try:
-        notes = _notes(subject.scan.protocol) | {"Subject": label, "Anatomy": anatomy.name, "Seed": plan.seed}
+        notes = _notes(subject.scan.protocol) | {
+            "Subject": label,
+            "Anatomy": anatomy.name,
+            "AnatomySource": anatomy.source,
+            "Seed": plan.seed,
+        }
         inner, prefix = layout.truth_prefix(label)
         write_truth(subject, beside / "truth" / inner, prefix=prefix, notes=notes)
         about = {"anatomy": anatomy.name, "anatomy_source": anatomy.source, "split": plan.split}

@@ -14,7 +14,7 @@ import torch
 
 from tensorldm.dti.maps import mean_diffusivity
 from tensorldm.errors import DataError
-from tensorldm.evaluation.measures import Field, Mask, Prepared, measure, measure_reference, prepare
+from tensorldm.evaluation.measures import Field, Figure, Mask, Prepared, measure, measure_reference, prepare
 from tensorldm.evaluation.table import Row
 from tensorldm.imaging.mask_files import find_mask
 from tensorldm.imaging.nifti import read_mask, stem
@@ -33,9 +33,14 @@ class Target:
     """A reference read once and compared with many predictions, cropped to the box around its mask."""
 
     subject: str
+    anatomy: str
     space: Space
     box: tuple[slice, slice, slice]
     prepared: Prepared
+
+    def row(self, method: str, figure: Figure) -> Row:
+        """A figure of this subject as a line of the table."""
+        return Row(method, self.subject, *figure, anatomy=self.anatomy)
 
 
 def evaluate_files(
@@ -53,14 +58,14 @@ def evaluate_files(
     """
     methods = name_methods(predictions)
     target = _read_target(reference, mask=mask, convention=convention, subject=subject)
-    rows = [Row(REFERENCE, target.subject, *figure) for figure in measure_reference(target.prepared)]
+    rows = [target.row(REFERENCE, figure) for figure in measure_reference(target.prepared)]
     for path, method in zip(predictions, methods, strict=True):
         image = read_tensor(path, convention=read_convention(path, default=convention))
         _check_grid(path, image.space, reference, target.space)
         field = _cropped(image, target.box)
         _check_field(path, field, target.prepared.mask)
         prediction = prepare(field, target.prepared.mask)
-        rows += [Row(method, target.subject, *figure) for figure in measure(target.prepared, prediction)]
+        rows += [target.row(method, figure) for figure in measure(target.prepared, prediction)]
     return rows
 
 
@@ -95,6 +100,7 @@ def _read_target(reference: Path, *, mask: Path | None, convention: str | None, 
     _check_field(reference, field, mask_inside)
     return Target(
         subject=subject or known.subject or stem(reference),
+        anatomy=known.anatomy or "",
         space=image.space,
         box=box,
         prepared=prepare(field, mask_inside),

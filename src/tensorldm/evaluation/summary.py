@@ -105,6 +105,17 @@ def describe_subjects(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
+def describe_anatomies(rows: Sequence[Row]) -> str:
+    """How many subjects, and how many of them are independent: scans of one head are not."""
+    heads = {row.subject: row.anatomy for row in rows}
+    known, unknown = {head for head in heads.values() if head}, sum(not head for head in heads.values())
+    subjects = f"{len(heads)} subject{'s' * (len(heads) != 1)}"
+    most = len(known) + unknown
+    if unknown:
+        return f"{subjects}, at most {most} independent: the files do not say whose head {unknown} of them show"
+    return f"{subjects} of {most} independent {'anatomies' if most != 1 else 'anatomy'}"
+
+
 def format_value(value: float | None, form: str) -> str:
     """A figure as text: a dash where there is none, a sign for infinity (identical images)."""
     if value is None or math.isnan(value):

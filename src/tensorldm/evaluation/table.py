@@ -1,4 +1,4 @@
-"""The one long table that every result is: method, subject, quantity, metric, value."""
+"""The one long table that every result is: method, subject, quantity, metric, value, and whose head it was."""
 
 import csv
 import io
@@ -20,9 +20,13 @@ class Row:
     quantity: str
     metric: str
     value: float
+    anatomy: str = ""
+    """The independent anatomy (a person, a virtual head) behind the subject; empty where nobody says."""
 
 
 COLUMNS = tuple(column.name for column in fields(Row))
+LEAST_COLUMNS = COLUMNS[:-1]
+"""What a table needs; one that does not say whose heads were measured is read too."""
 
 
 def write_table(path: Path, rows: Iterable[Row]) -> None:
@@ -30,7 +34,9 @@ def write_table(path: Path, rows: Iterable[Row]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows((*astuple(row)[:-1], f"{row.value:.9g}") for row in rows)
+    for row in rows:
+        *names, value, anatomy = astuple(row)
+        writer.writerow((*names, f"{value:.9g}", anatomy))
     write_text(path, text.getvalue())
 
 
@@ -41,14 +47,21 @@ def read_table(path: Path) -> list[Row]:
             header, *lines = list(csv.reader(stream)) or [[]]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: the table cannot be read ({error}). Give a CSV file that evaluate wrote.") from error
-    if tuple(header) != COLUMNS:
+    if tuple(header) not in (COLUMNS, LEAST_COLUMNS):
         raise DataError(f"{path}: columns {header}, expected {list(COLUMNS)}. Give a CSV file that evaluate wrote.")
     try:
         return [
-            Row(method, subject, quantity, metric, float(value)) for method, subject, quantity, metric, value in lines
+            Row(method, subject, quantity, metric, float(value), *anatomy)
+            for method, subject, quantity, metric, value, *anatomy in (_whole(line, header) for line in lines)
         ]
     except ValueError as error:
         raise DataError(f"{path}: a line is damaged ({error}). Run the evaluation again.") from error
+
+
+def _whole(line: Sequence[str], header: Sequence[str]) -> Sequence[str]:
+    if len(line) != len(header):
+        raise ValueError(f"{len(line)} cells where there are {len(header)} columns")
+    return line
 
 
 def mean_value(rows: Sequence[Row], *, method: str, quantity: str, metric: str) -> float | None:

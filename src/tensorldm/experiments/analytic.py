@@ -12,10 +12,11 @@ from pathlib import Path
 from tensorldm.baselines.analytic import ANALYTIC, REFERENCE
 from tensorldm.baselines.method import Method
 from tensorldm.baselines.scan import Scan, read_scan
+from tensorldm.cohort.manifest import person_behind
 from tensorldm.data.selection import select_axes
 from tensorldm.errors import DataError
 from tensorldm.evaluation.evaluate import evaluate_files
-from tensorldm.evaluation.summary import describe_subjects, summarise
+from tensorldm.evaluation.summary import describe_anatomies, describe_subjects, summarise
 from tensorldm.evaluation.table import Row, write_table
 from tensorldm.experiments.record import RunRecord
 from tensorldm.imaging.atomic import write_json, write_text
@@ -107,7 +108,9 @@ def _compare_one(path: Path, subject: str, folder: Path, tell: Callable[[str], N
 
 def _write_estimate(method: Method, scan: Scan, subject: str, path: Path) -> tuple[int, ...]:
     estimate = method.reconstruct(scan)
-    origin = Provenance(method.name, subject, mask=path.with_name("mask.nii.gz"), volumes=estimate.volumes)
+    origin = Provenance(
+        method.name, subject, path.with_name("mask.nii.gz"), estimate.volumes, anatomy=person_behind(subject)
+    )
     write_tensor(path, estimate.packed, space=scan.space, notes=origin.notes_for(path))
     return estimate.volumes
 
@@ -133,7 +136,8 @@ def _describe_axes(scan: Scan) -> str:
 
 def to_markdown(results: Sequence[SubjectResult], record: RunRecord) -> str:
     """The tables of every series, with all that is needed to read them and to make them again."""
-    parts = ["## Analytic methods on real scans", record.to_markdown(), READING]
+    anatomies = describe_anatomies([row for result in results for row in result.rows])
+    parts = ["## Analytic methods on real scans", record.to_markdown(), READING, f"{anatomies}."]
     for result in results:
         scan, *remarks = result.remarks
         parts += [f"### {result.subject}", scan, *(f"{line}." for line in describe_subjects(result.rows))]

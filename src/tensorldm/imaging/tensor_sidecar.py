@@ -28,6 +28,8 @@ class Provenance:
     """Brain mask on the same grid."""
     volumes: tuple[int, ...] | None = None
     """Indices, from 0, of the volumes of the series that the tensor was made from."""
+    anatomy: str | None = None
+    """The independent anatomy behind the subject: a person, or the head that virtual subjects were made from."""
 
     def notes_for(self, path: Path) -> dict[str, Any]:
         """The sidecar keys of a tensor at ``path``; the mask is named relative to it, so that a folder can move."""
@@ -36,6 +38,7 @@ class Provenance:
             "Subject": self.subject,
             "Mask": None if self.mask is None else Path(os.path.relpath(self.mask, path.parent)).as_posix(),
             "Volumes": None if self.volumes is None else list(self.volumes),
+            "AnatomySource": self.anatomy,
         }
         return {key: value for key, value in keys.items() if value is not None}
 
@@ -89,11 +92,13 @@ def read_provenance(path: Path) -> Provenance:
     """What the sidecar says of a tensor's origin."""
     note = read_sidecar(path)
     method, subject, mask, volumes = (note.get(key) for key in ("Method", "Subject", "Mask", "Volumes"))
+    anatomy = note.get("AnatomySource")
     return Provenance(
         method=None if method is None else str(method),
         subject=None if subject is None else str(subject),
         mask=None if mask is None else path.parent / str(mask),
         volumes=tuple(index for index in volumes if isinstance(index, int)) if isinstance(volumes, list) else None,
+        anatomy=None if anatomy is None else str(anatomy),
     )
 
 

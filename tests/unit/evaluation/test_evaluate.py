@@ -12,7 +12,7 @@ from tensorldm.errors import DataError
 from tensorldm.evaluation.evaluate import evaluate_files
 from tensorldm.evaluation.table import Row
 from tensorldm.imaging.nifti import write_mask
-from tensorldm.imaging.tensor_files import sidecar_path, write_tensor
+from tensorldm.imaging.tensor_files import Provenance, sidecar_path, write_tensor
 from tensorldm.imaging.volume import Space
 
 from .conftest import SHAPE, brain_like, oblique_space
@@ -165,3 +165,12 @@ def test_an_empty_mask_is_refused(reference, write, mask, tmp_path):
     write_mask(tmp_path / "none.nii.gz", mask & False, space=oblique_space())
     with pytest.raises(DataError, match=r"none\.nii\.gz.*empty"):
         evaluate_files(reference, [write("other", brain_like(1))], mask=tmp_path / "none.nii.gz")
+
+
+def test_every_row_says_whose_head_the_references_sidecar_names(tmp_path, mask, write):
+    path = tmp_path / "virtual.nii.gz"
+    write_mask(tmp_path / "brain.nii.gz", mask, space=oblique_space())
+    origin = Provenance("ols", "sub-0001", tmp_path / "brain.nii.gz", anatomy="procedural/test/0003")
+    write_tensor(path, brain_like(0), space=oblique_space(), notes=origin.notes_for(path))
+    rows = evaluate_files(path, [write("mine", brain_like(1))])
+    assert {row.anatomy for row in rows} == {"procedural/test/0003"}

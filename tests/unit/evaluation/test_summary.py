@@ -8,7 +8,7 @@ from rich.console import Console
 
 from tensorldm.errors import DataError
 from tensorldm.evaluation.markdown import replace_section
-from tensorldm.evaluation.summary import describe_subjects, format_value, summarise
+from tensorldm.evaluation.summary import describe_anatomies, describe_subjects, format_value, summarise
 from tensorldm.evaluation.table import Row
 
 ROWS = [
@@ -52,6 +52,18 @@ def test_identical_images_show_infinity():
 def test_the_reference_is_described_and_not_ranked():
     assert all(line[0] != "reference" for table in summarise(ROWS) for line in table.lines)
     assert describe_subjects(ROWS) == ["one: 1200 voxels in the mask, 1.40 % SPD violations in the reference"]
+
+
+def test_subjects_of_one_head_count_as_one_anatomy():
+    subjects = {"a": "anna", "b": "anna", "c": "berta"}
+    rows = [Row("ade", subject, "tensor", "lem", 0.5, anatomy=head) for subject, head in subjects.items()]
+    assert describe_anatomies(rows) == "3 subjects of 2 independent anatomies"
+    assert describe_anatomies(rows[:1]) == "1 subject of 1 independent anatomy"
+
+
+def test_where_files_do_not_say_whose_head_it_is_independence_is_not_claimed():
+    rows = [Row("ade", "a", "tensor", "lem", 0.5, anatomy="anna"), Row("ade", "scan", "tensor", "lem", 0.5)]
+    assert describe_anatomies(rows).startswith("2 subjects, at most 2 independent: the files do not say")
 
 
 def test_markdown_has_one_line_per_method_and_as_many_cells_as_columns():

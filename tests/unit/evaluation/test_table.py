@@ -12,12 +12,18 @@ ROWS = [
     Row("ade", "two", "Dxx", "psnr_db", 31.7123457),
     Row("ols, 6 directions", "one", "FA", "nmse", 0.064),
     Row("same", "one", "Dxx", "psnr_db", math.inf),
+    Row("ade", "virtual", "FA", "nmse", 0.1, anatomy="procedural/test/0003"),
 ]
 
 
 def test_rows_come_back_as_they_were_written(tmp_path):
     write_table(tmp_path / "table.csv", ROWS)
     assert read_table(tmp_path / "table.csv") == ROWS
+
+
+def test_a_table_that_does_not_say_whose_heads_it_is_about_is_read(tmp_path):
+    (tmp_path / "table.csv").write_text("method,subject,quantity,metric,value\nade,one,FA,nmse,0.25\n")
+    assert read_table(tmp_path / "table.csv") == [Row("ade", "one", "FA", "nmse", 0.25)]
 
 
 def test_a_missing_figure_comes_back_missing(tmp_path):
@@ -37,7 +43,7 @@ def test_an_infinite_figure_is_not_averaged_away():
 
 def test_methods_and_subjects_keep_their_first_order():
     assert methods_of(ROWS) == ["ade", "ols, 6 directions", "same"]
-    assert subjects_of(ROWS) == ["one", "two"]
+    assert subjects_of(ROWS) == ["one", "two", "virtual"]
 
 
 @pytest.mark.parametrize(
@@ -47,6 +53,7 @@ def test_methods_and_subjects_keep_their_first_order():
         ("a,b\n1,2\n", "columns"),
         ("method,subject,quantity,metric,value\nade,one,FA,nmse,much\n", "damaged"),
         ("method,subject,quantity,metric,value\nade,one,FA\n", "damaged"),
+        ("method,subject,quantity,metric,value,anatomy\nade,one,FA,nmse,0.1\n", "damaged"),
     ],
 )
 def test_what_is_no_table_is_refused_with_the_files_name(tmp_path, text, words):
