@@ -17,7 +17,9 @@ def train(
     out: Annotated[Path, Option(help="Folder of the run; the same command again goes on from it.")],
     config: Annotated[str, Option(help="A preset (paper, base, smoke) or a YAML file.")] = "base",
     stages: Annotated[str, Option(help="Which stages: 1-5, 4, or 1,2,4,5.")] = "1-5",
-    start: Annotated[Path | None, Option(help="Bundle to start from where this run has none.")] = None,
+    start: Annotated[
+        Path | None, Option("--from-bundle", help="Start from this bundle where the run has none.")
+    ] = None,
     overrides: Annotated[list[str] | None, Option("--set", help="Change a setting: stages.4.steps=10.")] = None,
     restart: Annotated[bool, Option("--restart", help="Forget these stages and train them anew.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Show settings, parameters and memory; train nothing.")] = False,

@@ -72,7 +72,7 @@ class Autoencoder(nn.Module):
         for quantizer, group in zip(self.quantizers, GROUPS, strict=True):
             members = latents[:, group[0] : group[-1] + 1]
             counted = None if inside is None else repeat(inside, "b x y z -> (b s x y z)", s=len(group))
-            result = quantizer(rearrange(members, "b s f x y z -> (b s x y z) f"), counted)
+            result = quantizer(rearrange(members, "b s f x y z -> (b s x y z) f"), counted, subjects=b)
             parts.append(rearrange(result.latents, "(b s x y z) f -> b s f x y z", b=b, s=len(group), x=x, y=y, z=z))
             commitments.append(result.commitment)
             perplexities.append(result.perplexity)

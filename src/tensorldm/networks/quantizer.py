@@ -56,7 +56,9 @@ class VectorQuantizer(nn.Module):
         self.sums: Tensor
         self.updates: Tensor
 
-    def forward(self, latents: LatentVectors, inside: Bool[Tensor, " n"] | None = None) -> Quantized:
+    def forward(
+        self, latents: LatentVectors, inside: Bool[Tensor, " n"] | None = None, *, subjects: int = 1
+    ) -> Quantized:
         """Quantise all latents; those ``inside`` (default: all) teach the codebook and count in loss and perplexity."""
         with torch.autocast(latents.device.type, enabled=False):
             wide = latents.float()
@@ -64,7 +66,9 @@ class VectorQuantizer(nn.Module):
             weights = torch.ones_like(wide[:, 0]) if inside is None else inside.to(wide.dtype)
             chosen = F.embedding(codes, self.codebook)
             squares = (wide - chosen).square().mean(dim=1)
-            commitment = self.commitment * (squares * weights).sum() / weights.sum().clamp_min(1)
+            # A mean over each subject's latents (they come one subject after the other), then over subjects.
+            each = (squares * weights).reshape(subjects, -1).sum(dim=1)
+            commitment = self.commitment * (each / weights.reshape(subjects, -1).sum(dim=1).clamp_min(1)).mean()
             straight_through = wide + (chosen - wide).detach()
             counts = torch.zeros_like(self.counts).index_add(0, codes, weights)
             if self.training and not self.frozen:

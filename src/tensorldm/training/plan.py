@@ -18,14 +18,17 @@ MIB = 2**20
 FLOAT_BYTES = 4
 COPIES_OF_MOVING = 3
 """Beside the weight itself: gradient and the two running means of Adam."""
-PROBE_SIDE = 16
-"""Voxels a side of the volume that memory is measured on; activations grow with the number of voxels."""
+PROBE_SIDES = {False: 32, True: 64}
+"""Voxels a side of the volume that memory is measured on, in Phase I and II; activations grow with their number. The
+U-Net works on a sixteenth of a side, where windows of a small volume would be mostly padding."""
 
 
 def describe(config: RunConfig, stages: Sequence[int]) -> Iterator[str | Table]:
     """The resolved settings, then a table of the stages."""
     yield dump_config(config)
-    table = Table(title="Stages", caption="memory: weights, their average, gradients, Adam and activations in float32")
+    table = Table(
+        title="Stages", caption="memory: weights, average, gradients, Adam, activations; float32, bfloat16 needs less"
+    )
     for title in ("stage", "data", "box", "samples/step", "steps", "parameters that train", "memory"):
         table.add_column(title)
     model = build_model(config.model, config.seed)
@@ -55,7 +58,7 @@ def estimate_memory(config: RunConfig, stage: int) -> int:
         )
     )
     moving = set_trainable(model, row, config=config.model)
-    side = max(PROBE_SIDE, model.side_multiple)
+    side = -(-PROBE_SIDES[row.samples] // model.side_multiple) * model.side_multiple
     kept = _saved_bytes(row.objective(model, config, stage), _probe((side, side, side)))
     x, y, z = settings.box
     activations = kept * settings.batch_size * x * y * z / side**3

@@ -94,7 +94,7 @@ def bundle_of(out: Path, number: int) -> Path:
 
 
 def start_of(number: int, *, out: Path, start: Path | None) -> Path | None:
-    """The bundle a stage begins with: the last finished stage of this run, else what ``--start`` names, else none."""
+    """The bundle a stage begins with: the last finished stage of this run, else the one given, else none."""
     finished = [bundle_of(out, earlier) for earlier in STAGES[number].starts_from if _finished(out, earlier)]
     return finished[-1] if finished else start
 
@@ -112,7 +112,7 @@ def check_stages(config: RunConfig, *, out: Path, stages: Sequence[int], start: 
             earlier = " or ".join(str(before) for before in row.starts_from)
             raise ConfigError(
                 f"Stage {number} starts from Stage {earlier}, which is not in {out}. "
-                "Train that first, or name a bundle with --start."
+                "Train that first, or name a bundle with --from-bundle."
             )
 
 
