@@ -1,0 +1,59 @@
+"""Reconstruction from arrays: what `tensorldm.reconstruct` is. It reads a model's folder and writes nothing."""
+
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Shaped
+from numpy import ndarray
+
+from tensorldm.errors import DataError
+from tensorldm.imaging.gradients import GradientTable
+from tensorldm.imaging.volume import Space, Volume
+from tensorldm.reconstruct.choice import choose, pick_device
+from tensorldm.reconstruct.pipeline import Stopwatch, reconstruct_series
+from tensorldm.reconstruct.plan import make_plan
+from tensorldm.reconstruct.result import Reconstruction
+from tensorldm.reconstruct.settings import Settings
+from tensorldm.shapes import MaskImage
+
+
+def reconstruct(
+    dwi: Shaped[ndarray, "x y z n"],
+    affine: Float[ndarray, "4 4"],
+    *,
+    bvals: Float[ndarray, " n"],
+    bvecs: Float[ndarray, "n 3"],
+    mask: MaskImage | None = None,
+    model: Path | None = None,
+    method: str | None = None,
+    device: str = "auto",
+    settings: Settings | None = None,
+) -> Reconstruction:
+    """A diffusion tensor from a series in memory.
+
+    ``bvecs`` are FSL's (voxel axes, the first one mirrored where the affine's determinant is positive), as `.bvec`
+    files hold them. ``model`` is a bundle's folder, ``method`` the name of a closed form; without either the shipped
+    model is used. Warnings are in the result. Nothing is written to the disk.
+    """
+    settings = settings or Settings()
+    choice = choose(model=model, method=method)
+    space = Space((dwi.shape[0], dwi.shape[1], dwi.shape[2]), np.asarray(affine, dtype=np.float64))
+    plan = make_plan(space, _table(bvals, bvecs, space), traits=choice.traits, settings=settings)
+    data = np.ascontiguousarray(dwi[..., list(plan.read)], dtype=np.float32)
+    if not np.isfinite(data).all():
+        raise DataError("the series holds NaN or infinite values. Leave those volumes out, or load the series again.")
+    if mask is not None and (mask.shape != space.shape or not mask.any()):
+        raise DataError(f"a mask of shape {mask.shape} and {int(mask.sum())} voxels does not fit {space.shape}.")
+    engine = choice.load(settings, device=pick_device(device))
+    return reconstruct_series(
+        Volume(data, space), plan, mask=mask, engine=engine, settings=settings, watch=Stopwatch(lambda _: None)
+    )
+
+
+def _table(bvals: Float[ndarray, " n"], bvecs: Float[ndarray, "n 3"], space: Space) -> GradientTable:
+    lengths = np.linalg.norm(bvecs, axis=1, keepdims=True)
+    unit = np.divide(bvecs, lengths, out=np.zeros_like(bvecs), where=lengths > 0)
+    try:
+        return GradientTable.from_fsl(bvals, unit, space=space)
+    except ValueError as error:
+        raise DataError(f"these are no gradients: {error}. Give one b-value and one vector per volume.") from error

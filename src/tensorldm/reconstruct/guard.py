@@ -1,0 +1,156 @@
+"""Inputs outside what a method knows are noticed before computing; each warning says what it means for the result.
+
+Functions give warnings as sentences, or raise ``DataError`` for what is refused unless the user forces it.
+"""
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from tensorldm.data.scan import LARGE_ANGLE_DEGREES
+from tensorldm.data.selection import PAPER_SHELL, Selection
+from tensorldm.errors import ConfigError, DataError
+from tensorldm.imaging.flips import FlipCheck
+from tensorldm.imaging.grid import Grid
+from tensorldm.imaging.resample import Resampling
+from tensorldm.imaging.volume import Space
+from tensorldm.reconstruct.engine import Traits
+from tensorldm.reconstruct.settings import Settings
+
+LOWEST_BVAL, HIGHEST_BVAL = 700.0, 1600.0
+"""s/mm²: below, noise and perfusion decide the ADC; above, kurtosis and the noise floor do."""
+SAME_BVAL_SHARE = 0.1
+SMALLEST_VOXEL_MM, LARGEST_VOXEL_MM = 1.2, 3.0
+SMALLEST_EXTENT_MM = 90.0
+"""A brain is at least this long in every direction; less is a slab."""
+LARGEST_ZERO_SHARE = 0.01
+PLAUSIBLE_MD_MM2_PER_S = (0.4e-3, 1.8e-3)
+"""Median over a brain mask, CSF included: 0.7e-3 to 1.1e-3 in living adults."""
+
+FORCE = "Give --force to go on all the same."
+
+
+def check_settings(traits: Traits, settings: Settings) -> None:
+    """Refuse what the method cannot do."""
+    if not traits.samples and settings.samples is not None and settings.samples > 1:
+        raise ConfigError(
+            f"--samples {settings.samples}: '{traits.name}' always gives the same tensor. Leave --samples out, or give "
+            "a trained model with --model."
+        )
+    if traits.fixed_input and settings.directions == "all":
+        raise ConfigError(
+            f"--directions all: '{traits.name}' takes one b=0 and the three directions nearest to the axes. "
+            "Leave --directions out, or give a method that knows the directions."
+        )
+
+
+def check_bvalue(bval: float, *, traits: Traits, force: bool) -> list[str]:
+    """Near 1000 all is well; within the known range a word; outside it the scan is refused unless forced."""
+    if not LOWEST_BVAL <= bval <= HIGHEST_BVAL and not force:
+        raise DataError(
+            f"The shell nearest to b=1000 s/mm² is at b={bval:.0f}, outside {LOWEST_BVAL:.0f} to {HIGHEST_BVAL:.0f}: "
+            f"diffusivities would be off by more than the map can be trusted for. Give another series. {FORCE}"
+        )
+    if abs(bval - PAPER_SHELL) <= SAME_BVAL_SHARE * PAPER_SHELL:
+        return []
+    if traits.fixed_input and not traits.voxelwise:
+        return [
+            f"b={bval:.0f} s/mm²: the signals are taken to b=1000 as if their decay were mono-exponential; kurtosis "
+            "and the noise floor are not corrected, so MD is biased, downwards for a higher b."
+        ]
+    return [
+        f"b={bval:.0f} s/mm² is not near 1000: it is accounted for, but decay is not mono-exponential, so MD does not "
+        "compare with that of a scan at b=1000 (lower for a higher b)."
+    ]
+
+
+def check_angles(selection: Selection, *, traits: Traits) -> list[str]:
+    """Directions far from the axes, which the paper's input stands for."""
+    worst = max(selection.angles_degrees)
+    if worst <= LARGE_ANGLE_DEGREES:
+        return []
+    axis = selection.angles_degrees.index(worst)
+    if traits.fixed_input:
+        meaning = "it is treated as if it were that axis, so directions and FA are wrong by a good part of this angle"
+    elif traits.voxelwise:
+        meaning = "the true direction is used, and what the three leave open is not what three axes would"
+    else:
+        meaning = "the true direction is used, but few scans like this were seen, so trust FA and directions less"
+    return [
+        f"The direction nearest to {'xyz'[axis]} (volume {selection.axes[axis]}) is {worst:.0f}° away from it: "
+        f"{meaning}."
+    ]
+
+
+def check_grid(space: Space, *, traits: Traits) -> list[str]:
+    """Voxels far from 2 mm, and slabs."""
+    words = []
+    sides = " × ".join(f"{side:.3g}" for side in space.voxel_size)
+    if max(space.voxel_size) > LARGEST_VOXEL_MM:
+        words.append(
+            f"Voxels of {sides} mm are coarse: several fibres share a voxel, so FA is low where they cross and thin "
+            "bundles are lost; finer output voxels show no more than was measured."
+        )
+    if min(space.voxel_size) < SMALLEST_VOXEL_MM:
+        words.append(f"Voxels of {sides} mm are fine: noise is high in each, and FA is biased upwards by it.")
+    extent = [side * count for side, count in zip(space.voxel_size, space.shape, strict=True)]
+    if min(extent) < SMALLEST_EXTENT_MM and not traits.voxelwise:
+        words.append(
+            f"The field of view is {min(extent):.0f} mm along an axis, a slab: a model that knows whole brains is less "
+            "sure near its cut faces."
+        )
+    return words
+
+
+def check_flips_word(check: FlipCheck, *, force: bool) -> list[str]:
+    """Directions that contradict the fibres are refused; what cannot be checked is said."""
+    if check.status == "verified":
+        return []
+    if check.status == "untestable":
+        return [
+            f"{check.message[:1].upper()}{check.message[1:]}: FA and MD do not depend on them, but directions and "
+            "tracts do; check them on a scan with more directions of this protocol."
+        ]
+    if not force:
+        raise DataError(f"{check.message}. {FORCE}")
+    return [f"{check.message}; the table was used as it is, so directions are probably mirrored."]
+
+
+def check_signal(
+    b0: Float[ndarray, " v"], weighted: Float[ndarray, "v n"], *, bvals: Float[ndarray, " n"], force: bool
+) -> list[str]:
+    """Intensities inside the mask that no scan of a brain has."""
+    words = []
+    missing = float(((b0 <= 0) | (weighted <= 0).any(axis=1)).mean())
+    if missing > LARGEST_ZERO_SHARE:
+        words.append(
+            f"{missing:.1%} of the mask has no signal in some volume: tensors there are invented. Check that the mask "
+            "covers the brain only."
+        )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        adc = np.log(b0[:, None] / weighted) / bvals
+    finite = adc[np.isfinite(adc)]
+    typical = float(np.median(finite)) if finite.size else float("nan")
+    if not typical > 0:
+        text = (
+            f"the weighted volumes are as bright as the b=0 inside the mask (median ADC {typical:.2g} mm²/s): b-values "
+            "or volumes are mixed up, or the image is no magnitude image. Check the series"
+        )
+        if not force:
+            raise DataError(f"{text}. {FORCE}")
+        words.append(f"{text}; whatever the maps show is no diffusion.")
+    elif not PLAUSIBLE_MD_MM2_PER_S[0] <= typical <= PLAUSIBLE_MD_MM2_PER_S[1]:
+        words.append(
+            f"The median ADC inside the mask is {typical:.2g} mm²/s, a living brain has 0.7e-3 to 1.1e-3: check "
+            "b-values, mask and intensity scaling, since MD follows them."
+        )
+    return words
+
+
+def refuse_raw_resampling(grid: Grid) -> None:
+    """Raw tensors may have negative eigenvalues, and these have no logarithm to interpolate."""
+    if any(isinstance(step, Resampling) for step in grid.steps):
+        raise ConfigError(
+            "--spd raw: tensors that are not positive definite cannot be brought back from 2 mm to this scan's voxels. "
+            "Give --grid 2mm with it, or leave it out."
+        )

@@ -1,0 +1,154 @@
+"""A trained model through the pipeline's door: the scan is read once, samples are drawn from keyed noise.
+
+Noise depends on (seed, scan, sample) alone, so neither the order of scans nor how many samples fit into memory at
+once changes what is drawn.
+"""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+from tensorldm.build import build_scaling
+from tensorldm.bundle import BundleInfo, load_bundle
+from tensorldm.data.selection import PAPER_SHELL
+from tensorldm.dti.signal import B0_MAX_S_PER_MM2
+from tensorldm.errors import ConfigError, DataWarning
+from tensorldm.model import ScanReading, TensorLDM
+from tensorldm.reconstruct.engine import Traits, WorkingScan
+from tensorldm.reconstruct.settings import DEFAULT_SAMPLES, Settings
+from tensorldm.rng import generator
+
+LEAST_RATIO, LARGEST_RATIO = 1e-3, 1.0
+"""Of S/S0, before it is taken to another b-value: noise outside these would be blown up by the power."""
+
+
+@dataclass(eq=False)
+class ModelEngine:
+    """A bundle on a device; where the device's memory is too small it works in smaller pieces, and says so."""
+
+    traits: Traits
+    model: TensorLDM
+    info: BundleInfo
+    device: torch.device
+    settings: Settings
+
+    @property
+    def num_samples(self) -> int:
+        """How many are drawn."""
+        return self.settings.samples or DEFAULT_SAMPLES
+
+    @property
+    def notes(self) -> Mapping[str, Any]:
+        """Which model, and how it was sampled."""
+        return {
+            "Method": self.traits.name,
+            "Model": {
+                "Title": self.info.card.title,
+                "WeightsSHA256": self.info.weights_sha256,
+                "MadeBy": self.info.made_by,
+                "Stages": list(self.info.card.stages),
+            },
+            "Seed": self.settings.seed,
+            "Samples": self.num_samples,
+            "Steps": self.settings.steps,
+            "Sampler": self.settings.sampler,
+            "Device": self.device.type,
+        }
+
+    def estimate(self, scan: WorkingScan) -> Float[Tensor, "k v 6"]:
+        """Samples of the tensor inside the mask."""
+        scan = at_paper_bvalue(scan) if self.traits.fixed_input else scan
+        # A GPU gains from many at once; a CPU only loses memory by it.
+        at_once = 1 if self.device.type == "cpu" else self.num_samples
+        while True:
+            try:
+                return self._draw_all(scan, at_once)
+            except torch.OutOfMemoryError:
+                at_once = self._shrink(at_once)
+
+    def _shrink(self, at_once: int) -> int:
+        """Fewer samples at a time; a single one that does not fit goes to the CPU."""
+        torch.cuda.empty_cache()
+        if at_once > 1:
+            smaller = (at_once + 1) // 2
+            _warn(f"Out of GPU memory with {at_once} samples at once: going on with {smaller}. The result is the same.")
+            return smaller
+        if self.device.type == "cpu":
+            raise ConfigError("Out of memory with one sample at a time. Close other programs, or give --grid native.")
+        _warn("Out of GPU memory with one sample: going on with the CPU, which is slower. The result is the same.")
+        self.device = torch.device("cpu")
+        self.model = self.model.to(self.device)
+        return 1
+
+    def _draw_all(self, scan: WorkingScan, at_once: int) -> Float[Tensor, "k v 6"]:
+        with torch.autocast("cuda", torch.bfloat16, enabled=self.device.type == "cuda"):
+            reading = self._read(scan)
+            parts = [
+                self._draw(reading, scan, range(first, min(first + at_once, self.num_samples)))
+                for first in range(0, self.num_samples, at_once)
+            ]
+        return torch.cat(parts)
+
+    def _read(self, scan: WorkingScan) -> ScanReading:
+        def here(values: Tensor) -> Tensor:
+            return values.float().to(self.device)[None]
+
+        return self.model.read(
+            here(scan.dwi / scan.b0_scale),
+            here(scan.bvals),
+            directions=here(scan.directions),
+            mask=scan.mask.to(self.device)[None],
+            voxel_size=here(torch.tensor(scan.voxel_size)),
+        )
+
+    def _draw(self, reading: ScanReading, scan: WorkingScan, numbers: range) -> Float[Tensor, "k v 6"]:
+        x, y, z = scan.mask.shape
+        shape = self.model.latent_shape(1, (x, y, z))
+        noise = torch.cat(
+            [torch.randn(shape, generator=generator(self.settings.seed, "noise", scan.key, k)) for k in numbers]
+        )
+        drawn = self.model.draw(
+            reading, noise.to(self.device), num_steps=self.settings.steps, sampler=self.settings.sampler
+        )
+        components = build_scaling(self.info.model).unscale(drawn.float()).cpu()
+        return rearrange(components[:, :, scan.mask], "k d v -> k v d").double()
+
+
+def at_paper_bvalue(scan: WorkingScan) -> WorkingScan:
+    """The scan as b = 1000 s/mm² would show it if decay were mono-exponential: S0·(S/S0)^(1000/b)."""
+    b0 = scan.dwi[:1].clamp(min=torch.finfo(scan.dwi.dtype).tiny)
+    weighted = scan.bvals > B0_MAX_S_PER_MM2
+    power = torch.where(weighted, PAPER_SHELL / scan.bvals.clamp(min=B0_MAX_S_PER_MM2), 1.0).to(scan.dwi)
+    ratio = (scan.dwi / b0).clamp(LEAST_RATIO, LARGEST_RATIO) ** power[:, None, None, None]
+    return replace(
+        scan,
+        dwi=torch.where(weighted[:, None, None, None], b0 * ratio, scan.dwi),
+        bvals=torch.where(weighted, PAPER_SHELL, scan.bvals),
+    )
+
+
+def model_traits(info: BundleInfo) -> Traits:
+    """What the pipeline has to know of a model, from its index alone."""
+    return Traits(
+        info.card.title.lower(),
+        voxelwise=False,
+        fixed_input=info.model.autoencoder.conditioner == "paper",
+        samples=True,
+    )
+
+
+def load_model(folder: Path, *, device: torch.device, settings: Settings) -> ModelEngine:
+    """The bundle's model, ready on the device."""
+    model, info = load_bundle(folder, device)
+    return ModelEngine(model_traits(info), model, info, device, settings)
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, DataWarning, stacklevel=3)

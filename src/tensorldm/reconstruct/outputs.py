@@ -1,0 +1,172 @@
+"""A reconstruction as files: all of them, or none.
+
+Everything is written into a hidden folder inside the output folder's parent and moved when the last file is there, so
+that an interruption, a full disk or a bug leaves no half of a result.
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from tensorldm import __version__
+from tensorldm.components import CONVENTIONS
+from tensorldm.errors import DataError
+from tensorldm.imaging.atomic import write_json
+from tensorldm.imaging.map_files import ANISOTROPY, DIFFUSIVITY, DIRECTION, MAPS
+from tensorldm.imaging.nifti import write_mask, write_volume
+from tensorldm.imaging.tensor_files import Provenance, sidecar_path, write_tensor
+from tensorldm.imaging.volume import Volume
+from tensorldm.reconstruct.naming import Naming
+from tensorldm.reconstruct.result import Reconstruction
+
+SCANNER_UNITS: Final = {"Units": "arbitrary"}
+EXTRA: Final[Mapping[str, Mapping[str, Any]]] = {
+    "prior_share": {**ANISOTROPY, "Description": "share of the anisotropy that no measured direction sees, 0 to 1"},
+    "prior_sd": {**DIFFUSIVITY, "Description": "SD over the samples of the part that no measured direction sees"},
+    "consistency": {**ANISOTROPY, "Description": "root mean squared residual of the input signals over the noise"},
+    "spd_touched": {**ANISOTROPY, "Description": "1 where the method's own tensor was not positive definite"},
+    "fa_low": {**ANISOTROPY, "Description": "lower end of the FA interval"},
+    "fa_high": {**ANISOTROPY, "Description": "upper end of the FA interval"},
+    "md_low": {**DIFFUSIVITY, "Description": "lower end of the MD interval"},
+    "md_high": {**DIFFUSIVITY, "Description": "upper end of the MD interval"},
+    "v1_cone": {"Units": "degree", "Description": "half the opening angle of the cone about v1"},
+}
+"""What the sidecar says of each map that is no function of the tensor."""
+NAMES: Final = (
+    *("tensor", *MAPS, "v2", "v3", "l1", "l2", "l3", "s0", "mask"),
+    *EXTRA,
+)
+"""Every image that a reconstruction may leave."""
+
+
+def write_result(
+    result: Reconstruction, naming: Naming, *, root: Path, convention: str, notes: Mapping[str, Any]
+) -> list[Path]:
+    """Write tensor, maps, mask and sidecars below ``root``; ``notes`` go into the tensor's sidecar as well."""
+    _write_tensor(result, root / naming.image("tensor"), root / naming.image("mask"), convention, notes)
+    written = [root / naming.image("tensor"), root / naming.image("mask")]
+    write_mask(written[-1], result.mask, space=result.space)
+    for name, (image, note) in _images(result, convention):
+        path = root / naming.image(name)
+        write_json(sidecar_path(path), dict(note))
+        write_volume(path, Volume(image, result.space))
+        written.append(path)
+    if naming.entities is not None:
+        write_json(root / "dataset_description.json", _dataset_description())
+    return written
+
+
+@contextmanager
+def appearing(out: Path) -> Iterator[Path]:
+    """A hidden folder whose files move to ``out`` when the block ends well, and vanish when it does not.
+
+    Of an earlier result in ``out``, images that the new one does not have are removed: a stale interval beside a new
+    tensor would be believed.
+    """
+    where = _existing_parent(out)
+    hidden = where / f".{out.name or 'tensorldm'}.{secrets.token_hex(4)}.part"
+    try:
+        hidden.mkdir()
+    except OSError as error:
+        raise _cannot_write(out, error) from error
+    try:
+        yield hidden
+        try:
+            _move(hidden, out)
+        except OSError as error:
+            raise _cannot_write(out, error) from error
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def remove_stale(out: Path, naming: Naming, *, kept: Path) -> None:
+    """Delete images of an earlier result that the one in ``kept`` does not have."""
+    for path in (*(naming.image(name) for name in NAMES), naming.picture):
+        if not (kept / path).exists():
+            (out / path).unlink(missing_ok=True)
+            if path.name.endswith(".nii.gz"):
+                sidecar_path(out / path).unlink(missing_ok=True)
+
+
+def check_writable(out: Path) -> None:
+    """Refuse an output folder that cannot be written to before time is spent."""
+    where = _existing_parent(out)
+    if out.exists() and not out.is_dir():
+        raise DataError(f"{out}: cannot be written to, a file of this name is in the way. Choose another folder.")
+    if not where.is_dir() or not os.access(where, os.W_OK) or (out.is_dir() and not os.access(out, os.W_OK)):
+        raise DataError(f"{out}: cannot be written to. Choose a folder that you may write to with --out.")
+
+
+def _write_tensor(result: Reconstruction, path: Path, mask: Path, convention: str, notes: Mapping[str, Any]) -> None:
+    origin = Provenance(str(result.notes["Method"]), str(notes["Subject"]), mask, result.volumes)
+    details = {
+        "BValues": list(result.bvals),
+        "AnglesToAxesDegrees": [round(angle, 2) for angle in result.angles_degrees],
+        "NotPositiveDefiniteShare": result.spd_touched_share,
+        "Warnings": list(result.warnings),
+    }
+    known = {**result.notes, **notes, **origin.notes_for(path), **details}
+    write_tensor(path, result.tensor, space=result.space, convention=convention, notes=known)
+
+
+def _images(
+    result: Reconstruction, convention: str
+) -> Iterator[tuple[str, tuple[Float[ndarray, "x y z *n"], Mapping[str, Any]]]]:
+    """Every image beside tensor and mask, with its sidecar; directions in the convention's own axes."""
+    frame = CONVENTIONS[convention].frame
+    direction = DIRECTION if frame == "scanner" else {"Units": "1", "Frame": frame}
+    values, vectors = result.eigen(frame)
+    for name, (_, note) in MAPS.items():
+        if name != "v1":
+            yield name, (result.map(name), note)
+    for index in range(3):
+        yield f"v{index + 1}", (np.ascontiguousarray(vectors[..., index]), direction)
+        yield f"l{index + 1}", (np.ascontiguousarray(values[..., index]), DIFFUSIVITY)
+    yield "s0", (result.s0, SCANNER_UNITS)
+    for name, image in result.extra.items():
+        yield name, (image, EXTRA[name])
+
+
+def _dataset_description() -> dict[str, Any]:
+    return {
+        "Name": "TensorLDM reconstructions",
+        "BIDSVersion": "1.10.0",
+        "DatasetType": "derivative",
+        "GeneratedBy": [{"Name": "tensorldm", "Version": __version__}],
+    }
+
+
+def _existing_parent(out: Path) -> Path:
+    """The folder itself or the nearest one above it that exists: on its file system, so that moving is a rename."""
+    where = out.absolute()
+    while not where.exists():
+        where = where.parent
+    return where
+
+
+def _move(hidden: Path, out: Path) -> None:
+    """File by file, the tensor last: where it is, everything is."""
+    paths = [path for path in hidden.rglob("*") if path.is_file()]
+    for path in sorted(paths, key=lambda each: (_is_tensor(each), each.name)):
+        target = out / path.relative_to(hidden)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.replace(target)
+
+
+def _is_tensor(path: Path) -> bool:
+    return path.name == "tensor.nii.gz" or "_param-tensor_" in path.name
+
+
+def _cannot_write(out: Path, error: OSError) -> DataError:
+    reason = error.strerror or str(error)
+    return DataError(
+        f"{out}: cannot be written ({reason}). Free space there, or choose a folder that you may write to."
+    )

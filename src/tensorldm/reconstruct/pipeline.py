@@ -1,0 +1,197 @@
+"""From volumes in memory to a reconstruction: working grid, method, mean of the samples, and back.
+
+Axes: n volume that was read, c volume that is used (b=0 first), v voxel of the working mask, k sample.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from tensorldm.data.scaling import scale_dwi
+from tensorldm.dti.eigen import eigenvalues
+from tensorldm.dti.logarithm import EIGENVALUE_FLOOR_MM2_PER_S, project_spd
+from tensorldm.dti.null_space import prior_share
+from tensorldm.errors import DataError, heard
+from tensorldm.imaging.flips import check_flips
+from tensorldm.imaging.grid import Grid
+from tensorldm.imaging.mask import find_brain, mean_b0
+from tensorldm.imaging.volume import Volume
+from tensorldm.reconstruct import guard
+from tensorldm.reconstruct.consistency import consistency
+from tensorldm.reconstruct.engine import Engine, WorkingScan
+from tensorldm.reconstruct.noise import Noise, noise_sigma
+from tensorldm.reconstruct.output_grid import WayOut, way_out
+from tensorldm.reconstruct.plan import Plan
+from tensorldm.reconstruct.result import Reconstruction
+from tensorldm.reconstruct.settings import Settings
+from tensorldm.reconstruct.uncertainty import MeanKind, mean_tensor, measure_spread
+from tensorldm.shapes import Image, MaskImage
+
+MEAN: MeanKind = "arithmetic"
+"""Of the samples, in the tensor that is the result."""
+Tell = Callable[[str], None]
+
+
+@dataclass
+class Stopwatch:
+    """Seconds by part, and a word to the user when a part begins."""
+
+    tell: Tell
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Time what happens inside."""
+        self.tell(name)
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+def reconstruct_series(
+    series: Volume, plan: Plan, *, mask: MaskImage | None, engine: Engine, settings: Settings, watch: Stopwatch
+) -> Reconstruction:
+    """Reconstruct a scan whose volumes are those of ``plan.read``; without a mask the brain is found."""
+    words = list(plan.warnings)
+    with heard() as unforeseen:
+        with watch.part("finding and checking the brain"):
+            brain = find_brain(mean_b0(series, plan.gradients.select(plan.read))) if mask is None else mask
+            used = series.with_data(
+                np.ascontiguousarray(series.data[..., [plan.read.index(volume) for volume in plan.used]])
+            )
+            words += _check_voxels(series, used, plan=plan, brain=brain, force=settings.force)
+        with watch.part("moving to the working grid"):
+            grid, scan = _to_working_grid(used, plan, mask=brain)
+        with watch.part(f"reconstructing with {engine.traits.name}"):
+            samples = engine.estimate(scan)
+            packed, touched = _valid(mean_tensor(samples, MEAN), settings)
+        with watch.part("measuring spread and consistency"):
+            maps = _maps(samples, packed, scan, touched)
+        with watch.part("moving to the output grid"):
+            way = way_out(settings.grid, plan, grid=grid, scan=scan, used=used, mask=brain)
+            tensor = way.tensor(packed)
+            extra = {name: way.map(values) for name, values in maps.items()}
+            extra["spd_touched"] = (extra["spd_touched"] >= 0.5).astype(np.float32)
+        with watch.part("measuring spread and consistency"):
+            noise = _noise(series, plan, brain)
+            if isinstance(noise, Noise):
+                extra["consistency"] = _consistency(tensor, way, noise.sigma)
+            else:
+                words.append(noise)
+    return Reconstruction(
+        tensor=tensor,
+        space=way.space,
+        mask=way.mask,
+        s0=np.where(way.mask, way.signal.data[..., 0], 0).astype(np.float32),
+        extra=extra,
+        volumes=plan.used,
+        bvals=tuple(float(b) for b in plan.gradients.bvals[list(plan.used)]),
+        angles_degrees=plan.selection.angles_degrees,
+        spd_touched_share=float(touched.double().mean()),
+        warnings=tuple(dict.fromkeys((*words, *unforeseen))),
+        notes={**engine.notes, **_notes(samples, noise, settings)},
+        seconds=watch.seconds,
+    )
+
+
+def _check_voxels(series: Volume, used: Volume, *, plan: Plan, brain: MaskImage, force: bool) -> list[str]:
+    flips = check_flips(series, plan.gradients.select(plan.read), mask=brain)
+    inside = used.data[brain].astype(np.float64)
+    bvals = plan.gradients.bvals[list(plan.used[1:])]
+    return [
+        *guard.check_flips_word(flips, force=force),
+        *guard.check_signal(inside[:, 0], inside[:, 1:], bvals=bvals, force=force),
+    ]
+
+
+def _to_working_grid(used: Volume, plan: Plan, *, mask: MaskImage) -> tuple[Grid, WorkingScan]:
+    """The used volumes around the brain, on the working grid."""
+    whole = plan.grid.forward_mask(mask)
+    if not whole.any():
+        raise DataError("the brain mask is empty on the 2 mm grid. Give a mask of the whole brain.")
+    grid = plan.grid.cropped(whole)
+    volumes = [
+        grid.forward(used.with_data(np.ascontiguousarray(used.data[..., i]))).data for i in range(used.data.shape[-1])
+    ]
+    dwi = torch.from_numpy(np.stack(volumes))
+    inside = torch.from_numpy(np.ascontiguousarray(grid.forward_mask(mask)))
+    table = plan.used_gradients
+    return grid, WorkingScan(
+        dwi=dwi,
+        bvals=torch.from_numpy(table.bvals),
+        directions=torch.from_numpy(table.directions),
+        mask=inside,
+        voxel_size=grid.working.voxel_size,
+        b0_scale=scale_dwi(dwi, dwi[0], mask=inside)[1],
+        key=hashlib.sha256(used.data.tobytes()).hexdigest(),
+    )
+
+
+def _valid(packed: Float[Tensor, "v 6"], settings: Settings) -> tuple[Float[Tensor, "v 6"], Bool[Tensor, " v"]]:
+    """The tensor that is written, and where the method's own was not positive definite."""
+    touched = eigenvalues(packed)[:, 2] < EIGENVALUE_FLOOR_MM2_PER_S
+    if settings.spd == "raw":
+        return packed, touched
+    return torch.where(touched[:, None], project_spd(packed), packed), touched
+
+
+def _maps(
+    samples: Float[Tensor, "k v 6"], packed: Float[Tensor, "v 6"], scan: WorkingScan, touched: Bool[Tensor, " v"]
+) -> dict[str, Float[Tensor, " v"]]:
+    """What is known about the tensor, voxel by voxel."""
+    maps = {"prior_share": prior_share(packed, scan.bvals, scan.directions), "spd_touched": touched.double()}
+    spread = measure_spread(samples, bvals=scan.bvals, directions=scan.directions)
+    if spread is None:
+        return maps
+    return maps | {
+        "fa_low": spread.fa.low,
+        "fa_high": spread.fa.high,
+        "md_low": spread.md.low,
+        "md_high": spread.md.high,
+        "v1_cone": spread.v1_cone_degrees,
+        "prior_sd": spread.prior_sd,
+    }
+
+
+def _noise(series: Volume, plan: Plan, brain: MaskImage) -> Noise | str:
+    """The scan's noise as it was stored; or why it cannot be measured."""
+    bvals = torch.from_numpy(plan.gradients.select(plan.read).bvals)
+    try:
+        return noise_sigma(torch.from_numpy(series.data), bvals, mask=torch.from_numpy(np.ascontiguousarray(brain)))
+    except DataError as error:
+        return f"There is no map of consistency. {error}"
+
+
+def _consistency(tensor: Float[np.ndarray, "x y z 6"], way: WayOut, sigma: float) -> Image:
+    """On the output grid; where it is not the scan's own, interpolation has damped the noise: values come out low."""
+    signal = torch.from_numpy(way.signal.data[way.mask].astype(np.float64))
+    values = consistency(
+        signal,
+        torch.from_numpy(tensor[way.mask].astype(np.float64)),
+        signal[:, 0],
+        bvals=torch.from_numpy(way.gradients.bvals),
+        directions=torch.from_numpy(way.gradients.directions),
+        sigma=sigma,
+    )
+    image = np.zeros(way.mask.shape, dtype=np.float32)
+    image[way.mask] = values.float().numpy()
+    return image
+
+
+def _notes(samples: Float[Tensor, "k v 6"], noise: Noise | str, settings: Settings) -> dict[str, Any]:
+    known: dict[str, Any] = {
+        "Mean": MEAN if len(samples) > 1 else "single result",
+        "SPD": settings.spd,
+        "Grid": settings.grid,
+    }
+    if isinstance(noise, Noise):
+        known |= {"NoiseSigma": noise.sigma, "NoiseEstimator": noise.method}
+    return known

@@ -1,0 +1,69 @@
+"""What will be done with a scan, decided from its grid and gradients alone, before a voxel or a model is read."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tensorldm.data.selection import PAPER_SHELL, Selection, select_axes
+from tensorldm.imaging.gradients import GradientTable
+from tensorldm.imaging.grid import Grid, working_grid
+from tensorldm.imaging.volume import Space
+from tensorldm.reconstruct import guard
+from tensorldm.reconstruct.engine import Traits
+from tensorldm.reconstruct.settings import Settings
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A scan's way through the pipeline."""
+
+    space: Space
+    """The native grid."""
+    gradients: GradientTable
+    """Of the whole series, in native image axes."""
+    grid: Grid
+    """From the native to the working grid, before it is cropped."""
+    selection: Selection
+    used: tuple[int, ...]
+    """Volumes that the tensor is made from, b=0 first."""
+    warnings: tuple[str, ...]
+
+    @property
+    def read(self) -> tuple[int, ...]:
+        """What is read: every b=0 and the whole shell, because the directions' signs can be checked with them."""
+        return tuple(sorted((*self.selection.b0, *self.selection.shell_indices)))
+
+    @property
+    def used_gradients(self) -> GradientTable:
+        """Of the volumes that are used, in the working grid's image axes; a b=0 has no direction."""
+        table = self.grid.forward_gradients(self.gradients.select(self.used))
+        return GradientTable(table.bvals, np.where(table.is_b0[:, None], 0.0, table.directions))
+
+
+def make_plan(space: Space, gradients: GradientTable, *, traits: Traits, settings: Settings) -> Plan:
+    """Choose volumes and grid; refuse, or warn of, what the method does not know."""
+    ras = working_grid(space)
+    # In RAS axes, so that the choice does not depend on how the array is stored.
+    turned = ras.forward_gradients(gradients)
+    selection = select_axes(turned, shell=_best_shell(turned))
+    everything = settings.directions == "all"
+    guard.check_settings(traits, settings)
+    words = [
+        *guard.check_bvalue(selection.shell, traits=traits, force=settings.force),
+        *([] if everything else guard.check_angles(selection, traits=traits)),
+        *guard.check_grid(space, traits=traits),
+    ]
+    # A formula that looks at one voxel at a time needs no common grid, and loses nothing to interpolation.
+    grid = Grid(space) if traits.voxelwise and settings.grid == "native" else ras
+    if settings.spd == "raw" and settings.grid == "native":
+        guard.refuse_raw_resampling(grid)
+    used = (selection.b0[0], *selection.shell_indices) if everything else selection.volumes
+    return Plan(space, gradients, grid, selection, used, tuple(words))
+
+
+def _best_shell(gradients: GradientTable) -> float:
+    """The b-value nearest to the paper's among the shells with three directions; where none has, the nearest."""
+    enough = [shell for shell in gradients.shells() if len(shell.indices) >= 3]
+    if not enough:
+        return gradients.nearest_shell(PAPER_SHELL).bval
+    return min(enough, key=lambda shell: abs(shell.bval - PAPER_SHELL)).bval
