@@ -3,10 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from tensorldm.cohort.settings import CohortSettings, ProtocolSettings, VariationSettings, WarpSettings
 from tensorldm.config.reading import Strict, read_config
+
+LEAST_SIDE_MM = 100.0
+"""A head in a smaller box has no brain left to measure."""
+VOXEL_MM = (0.5, 12.0)
 
 
 class CohortConfig(Strict):
@@ -17,6 +21,21 @@ class CohortConfig(Strict):
     warp: WarpSettings = Field(default_factory=WarpSettings)
     variation: VariationSettings = Field(default_factory=VariationSettings)
     protocol: ProtocolSettings = Field(default_factory=ProtocolSettings)
+
+    @field_validator("voxel_mm")
+    @classmethod
+    def _plausible(cls, voxel_mm: tuple[float, float, float]) -> tuple[float, float, float]:
+        if not all(VOXEL_MM[0] <= side <= VOXEL_MM[1] for side in voxel_mm):
+            raise ValueError(f"a voxel has sides of {VOXEL_MM[0]:g} to {VOXEL_MM[1]:g} mm")
+        return voxel_mm
+
+    @model_validator(mode="after")
+    def _holds_a_head(self) -> "CohortConfig":
+        sides = [count * side for count, side in zip(self.shape, self.voxel_mm, strict=True)]
+        if min(sides) < LEAST_SIDE_MM:
+            box = " × ".join(f"{side:g}" for side in sides)
+            raise ValueError(f"shape times voxel_mm is {box} mm, and a head needs {LEAST_SIDE_MM:g} mm each way")
+        return self
 
     @property
     def settings(self) -> CohortSettings:

@@ -81,7 +81,10 @@ def _explain(error: ValidationError, schema: type[Strict]) -> str:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] != "extra_forbidden":
-        return f"'{key}': {first['msg']} (found {first['input']!r})."
+        what = first["msg"].removeprefix("Value error, ")
+        # A rule about a whole group says itself which of its values is wrong.
+        found = "" if isinstance(first["input"], dict) else f" (found {first['input']!r})"
+        return f"'{key}': {what}{found}." if key else f"{what}{found}."
     near = difflib.get_close_matches(key, _keys(schema), n=1)
     hint = f" Did you mean '{near[0]}'?" if near else f" Known keys: {', '.join(sorted(schema.model_fields))}."
     return f"there is no setting '{key}'.{hint}"

@@ -105,7 +105,7 @@ def find_shell(gradients: GradientTable, bval: float, *, tolerance: float = SHEL
         there = ", ".join(f"{shell.bval:.0f} ({len(shell.indices)} volumes)" for shell in gradients.shells())
         raise DataError(
             f"No shell within {tolerance:.0f} of b={bval:.0f} s/mm²; found b = {there}. "
-            "Give another series, or choose a shell that is there (shell=...)."
+            f"Give a series with that shell; `tensorldm prepare` takes another one with --set shell={nearest.bval:.0f}."
         )
     return nearest
 
