@@ -21,6 +21,7 @@ from tensorldm.data.subject import GradientCheck, Record, SourceFile, Subject
 from tensorldm.dti.fit import fit_ols
 from tensorldm.errors import DataError, DataWarning, about, heard
 from tensorldm.imaging.flips import check_flips
+from tensorldm.imaging.frames import between
 from tensorldm.imaging.grad_dev import read_grad_dev
 from tensorldm.imaging.gradients import GradientTable, read_gradients
 from tensorldm.imaging.grid import Grid, working_grid
@@ -104,7 +105,7 @@ def prepare_scan(
         _warn_of_tilt(scan.selection)
         series = _to_working_grid(scan, config)
         with about(files.dwi):
-            gradient_check = _check_directions(series, config)
+            gradient_check = _check_directions(scan, series, config)
             dwi, b0_scale = _sparse_input(scan, series, mean_b0=config.b0 == "mean")
             components = _reference(series, config, b0_scale=b0_scale)
     chosen = scan.gradients.select(scan.selection.volumes)
@@ -187,8 +188,10 @@ def _native_mask(scan: CheckedScan, b0: Volume) -> MaskImage:
         return find_brain(b0)
 
 
-def _check_directions(series: WorkingSeries, config: PrepareConfig) -> GradientCheck:
-    result = check_flips(series.volume, series.gradients, mask=series.mask)
+def _check_directions(scan: CheckedScan, series: WorkingSeries, config: PrepareConfig) -> GradientCheck:
+    """The whole series is checked, before its four volumes become anyone's input."""
+    to_file = between("image", "fsl", space=scan.space) @ scan.grid.turn.T
+    result = check_flips(series.volume, series.gradients, mask=series.mask, to_file=to_file)
     if result.status == "suspect":
         if config.suspect_gradients == "refuse":
             raise DataError(f"{result.message}. Mend the file, or accept it with --set suspect_gradients=warn.")

@@ -21,6 +21,7 @@ from scipy import ndimage
 from tensorldm.dti.fit import fit_ols
 from tensorldm.dti.maps import fractional_anisotropy, principal_direction
 from tensorldm.dti.signal import design_matrix
+from tensorldm.imaging.frames import between
 from tensorldm.imaging.gradient_table import GradientTable, Shell
 from tensorldm.imaging.volume import Volume
 from tensorldm.shapes import MaskImage
@@ -54,8 +55,14 @@ class FlipCheck:
     """For a suspect table: the signed permutation that mends it, ``gradients.turned(correction)``."""
 
 
-def check_flips(volume: Volume, gradients: GradientTable, *, mask: MaskImage) -> FlipCheck:
-    """Compare the table as given with its 23 sign flips and axis swaps, over the white matter of a series."""
+def check_flips(
+    volume: Volume, gradients: GradientTable, *, mask: MaskImage, to_file: Float[ndarray, "3 3"] | None = None
+) -> FlipCheck:
+    """Compare the table as given with its 23 sign flips and axis swaps, over the white matter of a series.
+
+    ``to_file`` takes vectors in the volume's axes to those of the b-vectors' file, in whose axes the user is told what
+    to mend; by default FSL's for this volume. It differs where the volume was re-oriented after it was read.
+    """
     chosen = _testable_shell(gradients)
     if chosen is None or not gradients.b0_indices:
         return FlipCheck("untestable", UNTESTABLE)
@@ -70,16 +77,18 @@ def check_flips(volume: Volume, gradients: GradientTable, *, mask: MaskImage) ->
     if margin > -LEAST_MARGIN:
         return FlipCheck("untestable", UNTESTABLE, margin)
     correction = CANDIDATES[1 + int(others.argmax())]
+    turn = between("image", "fsl", space=volume.space) if to_file is None else to_file
     message = (
-        f"fibres hang together {-margin:.0%} better with the directions' axes (x, y, z) taken as "
-        f"({describe(correction)}): check signs and order of the b-vectors"
+        f"fibres hang together {-margin:.0%} better with x, y, z of the b-vectors (in FSL's frame) taken as "
+        f"{describe(turn @ correction @ turn.T)}: check signs and order of the b-vectors"
     )
     return FlipCheck("suspect", message, margin, correction)
 
 
 def describe(candidate: Float[ndarray, "3 3"]) -> str:
-    """A signed permutation in words: ``-x, y, z``."""
-    return ", ".join(("-" if row.min() < 0 else "") + "xyz"[int(np.abs(row).argmax())] for row in candidate)
+    """A signed permutation in words: ``-x, y, z``; its overall sign has no meaning, and as few are turned as can be."""
+    candidate = candidate if (candidate < -0.5).sum() < 2 else -candidate
+    return ", ".join(("-" if row.min() < -0.5 else "") + "xyz"[int(np.abs(row).argmax())] for row in candidate)
 
 
 def _candidates() -> list[Float[ndarray, "3 3"]]:

@@ -72,12 +72,21 @@ def test_mirrored_gradients_are_refused_or_taken_with_a_word(scan, tmp_path, pro
     tree = scan.write_hcp(tmp_path / "head")
     refused = program("prepare", tree, "--out", tmp_path / "store")
     assert refused.code == 2
-    assert "(x, -y, z)" in refused.err
+    assert "taken as x, -y, z:" in refused.err
     taken = program("prepare", tree, "--out", tmp_path / "warned", "--set", "suspect_gradients=warn")
     assert taken.code == 0
     record = Store.open(tmp_path / "warned").load("head").record
     assert record.gradient_check == "suspect"
     assert "check signs and order" in record.warnings[0]
+
+
+@pytest.mark.parametrize("orientation", ["RAS", "LAS", "PSR"])
+def test_what_is_wrong_with_gradients_is_told_in_the_axes_of_their_file(scan, tmp_path, program, orientation):
+    tree = scan.stored(orientation).write_hcp(tmp_path / "head")
+    path = tree / "T1w" / "Diffusion" / "bvecs"
+    x, y, z = np.loadtxt(path)
+    np.savetxt(path, [y, x, z], fmt="%.8f")
+    assert "taken as y, x, z:" in program("prepare", tree, "--out", tmp_path / "store").err
 
 
 def test_running_again_does_only_what_is_missing(scan, tmp_path, program):
