@@ -51,6 +51,15 @@ class Card(Strict):
     text: str = ""
 
 
+class IntervalFactors(Strict):
+    """Factors on the half-widths of the intervals that samples give, fitted on anatomies held out from training."""
+
+    fa: float = Field(default=1.0, gt=0)
+    md: float = Field(default=1.0, gt=0)
+    v1: float = Field(default=1.0, gt=0)
+    source: str = "uncalibrated"
+
+
 class BundleInfo(Strict):
     """What ``bundle.json`` holds."""
 
@@ -63,6 +72,7 @@ class BundleInfo(Strict):
     precision: Precision = "float32"
     weights_sha256: str
     card: Card = Card()
+    intervals: IntervalFactors = IntervalFactors()
 
 
 def write_bundle(
@@ -73,6 +83,7 @@ def write_bundle(
     joint: tuple[AttentionMode, AttentionMode],
     card: Card,
     precision: Precision = "float32",
+    intervals: IntervalFactors | None = None,
 ) -> BundleInfo:
     """Write weights first and the index last: a folder with an index is whole."""
     with torch.device("meta"):
@@ -90,6 +101,7 @@ def write_bundle(
         precision=precision,
         weights_sha256=hashlib.sha256(content).hexdigest(),
         card=card,
+        intervals=intervals or IntervalFactors(),
     )
     (folder / INDEX).unlink(missing_ok=True)
     write_bytes(folder / WEIGHTS, content)

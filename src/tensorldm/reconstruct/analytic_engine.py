@@ -11,6 +11,7 @@ from torch import Tensor
 from tensorldm.data.reference import SIGNAL_FLOOR
 from tensorldm.dti.analytic import ade, ade_literal, minimum_norm
 from tensorldm.reconstruct.engine import Traits, WorkingScan
+from tensorldm.reconstruct.uncertainty import Calibration
 from tensorldm.shapes import BVals, Directions, Packed
 
 Formula = Callable[[Tensor, BVals, Directions], Packed]
@@ -31,6 +32,11 @@ class AnalyticEngine:
     def notes(self) -> Mapping[str, Any]:
         """Nothing beside its name."""
         return {"Method": self.traits.name}
+
+    @property
+    def calibration(self) -> Calibration:
+        """Without samples there is nothing to widen."""
+        return Calibration()
 
     def estimate(self, scan: WorkingScan) -> Float[Tensor, "1 v 6"]:
         """The one tensor that the formula gives; signals count as at least the floor [choice: signal-floor]."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from tensorldm.reconstruct.uncertainty import Calibration
 from tensorldm.shapes import BVals, Directions
 
 
@@ -35,7 +36,7 @@ class WorkingScan:
     voxel_size: tuple[float, float, float]
     b0_scale: float
     key: str
-    """What noise is keyed by: a hash of the volumes as they were stored, whatever the file is called."""
+    """What noise is keyed by: a hash of the volumes before resampling, in RAS order, whatever the file is called."""
 
     @property
     def signal(self) -> Float[Tensor, "v c"]:
@@ -55,6 +56,11 @@ class Engine(Protocol):
     @property
     def notes(self) -> Mapping[str, Any]:
         """What a sidecar should say of it."""
+        ...
+
+    @property
+    def calibration(self) -> Calibration:
+        """How much wider than the samples' own spread its intervals have to be."""
         ...
 
     def estimate(self, scan: WorkingScan) -> Float[Tensor, "k v 6"]:

@@ -23,6 +23,7 @@ from tensorldm.errors import ConfigError, DataWarning
 from tensorldm.model import ScanReading, TensorLDM
 from tensorldm.reconstruct.engine import Traits, WorkingScan
 from tensorldm.reconstruct.settings import DEFAULT_SAMPLES, Settings
+from tensorldm.reconstruct.uncertainty import LEVEL, Calibration
 from tensorldm.rng import generator
 
 LEAST_RATIO, LARGEST_RATIO = 1e-3, 1.0
@@ -60,7 +61,13 @@ class ModelEngine:
             "Steps": self.settings.steps,
             "Sampler": self.settings.sampler,
             "Device": self.device.type,
+            "Intervals": {"Level": LEVEL, **self.info.intervals.model_dump()},
         }
+
+    @property
+    def calibration(self) -> Calibration:
+        """As the bundle holds it."""
+        return Calibration(**self.info.intervals.model_dump())
 
     def estimate(self, scan: WorkingScan) -> Float[Tensor, "k v 6"]:
         """Samples of the tensor inside the mask."""

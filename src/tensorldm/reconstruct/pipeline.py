@@ -23,6 +23,7 @@ from tensorldm.errors import DataError, heard
 from tensorldm.imaging.flips import check_flips
 from tensorldm.imaging.grid import Grid
 from tensorldm.imaging.mask import find_brain, mean_b0
+from tensorldm.imaging.reorient import to_ras
 from tensorldm.imaging.volume import Volume
 from tensorldm.reconstruct import guard
 from tensorldm.reconstruct.consistency import consistency
@@ -32,7 +33,7 @@ from tensorldm.reconstruct.output_grid import WayOut, way_out
 from tensorldm.reconstruct.plan import Plan
 from tensorldm.reconstruct.result import Reconstruction
 from tensorldm.reconstruct.settings import Settings
-from tensorldm.reconstruct.uncertainty import MeanKind, mean_tensor, measure_spread
+from tensorldm.reconstruct.uncertainty import Calibration, MeanKind, mean_tensor, measure_spread
 from tensorldm.shapes import Image, MaskImage
 
 MEAN: MeanKind = "arithmetic"
@@ -74,7 +75,11 @@ def reconstruct_series(
             samples = engine.estimate(scan)
             packed, touched = _valid(mean_tensor(samples, MEAN), settings)
         with watch.part("measuring spread and consistency"):
-            maps = _maps(samples, packed, scan, touched)
+            maps = {
+                "prior_share": prior_share(packed, scan.bvals, scan.directions),
+                "spd_touched": touched.double(),
+                **_spread_maps(samples, scan, engine.calibration),
+            }
         with watch.part("moving to the output grid"):
             way = way_out(settings.grid, plan, grid=grid, scan=scan, used=used, mask=brain)
             tensor = way.tensor(packed)
@@ -131,8 +136,13 @@ def _to_working_grid(used: Volume, plan: Plan, *, mask: MaskImage) -> tuple[Grid
         mask=inside,
         voxel_size=grid.working.voxel_size,
         b0_scale=scale_dwi(dwi, dwi[0], mask=inside)[1],
-        key=hashlib.sha256(used.data.tobytes()).hexdigest(),
+        key=_key(used),
     )
+
+
+def _key(used: Volume) -> str:
+    """The scan by its voxels in RAS order: neither its name nor the order in which it is stored changes its noise."""
+    return hashlib.sha256(np.ascontiguousarray(to_ras(used.space).forward(used.data)).tobytes()).hexdigest()
 
 
 def _valid(packed: Float[Tensor, "v 6"], settings: Settings) -> tuple[Float[Tensor, "v 6"], Bool[Tensor, " v"]]:
@@ -143,15 +153,14 @@ def _valid(packed: Float[Tensor, "v 6"], settings: Settings) -> tuple[Float[Tens
     return torch.where(touched[:, None], project_spd(packed), packed), touched
 
 
-def _maps(
-    samples: Float[Tensor, "k v 6"], packed: Float[Tensor, "v 6"], scan: WorkingScan, touched: Bool[Tensor, " v"]
+def _spread_maps(
+    samples: Float[Tensor, "k v 6"], scan: WorkingScan, calibration: Calibration
 ) -> dict[str, Float[Tensor, " v"]]:
-    """What is known about the tensor, voxel by voxel."""
-    maps = {"prior_share": prior_share(packed, scan.bvals, scan.directions), "spd_touched": touched.double()}
-    spread = measure_spread(samples, bvals=scan.bvals, directions=scan.directions)
+    """How far the samples differ; nothing from a single one."""
+    spread = measure_spread(samples, bvals=scan.bvals, directions=scan.directions, calibration=calibration)
     if spread is None:
-        return maps
-    return maps | {
+        return {}
+    return {
         "fa_low": spread.fa.low,
         "fa_high": spread.fa.high,
         "md_low": spread.md.low,
