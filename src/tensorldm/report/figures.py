@@ -4,8 +4,8 @@ Matplotlib is an extra (``report``); without it everything else works, and whoev
 """
 
 import io
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +25,22 @@ from tensorldm.shapes import Image, MaskImage
 HIGHEST_MD_MM2_PER_S = 2e-3  # tissue fills the grey scale, and CSF is white
 B0_PERCENTILE = 99.0
 INCHES_PER_PANEL = 1.9
+INCHES_PER_LINE = 0.14
 DOTS_PER_INCH = 110
 PLANES = (("sagittal", 0), ("coronal", 1), ("axial", 2))
 
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One column of the picture: a map in RAS order, and the value that is shown brightest."""
+    """One column of the picture: a map and the value that is shown brightest; not-a-number is left black."""
 
     title: str
     image: Float[ndarray, "x y z *rgb"]
     brightest: float
+    colours: str = "gray"
+    """Matplotlib's name of the colour map."""
+    unit: str | None = None
+    """What stands under the column's colour bar; None draws no bar."""
 
 
 def draw_overview(
@@ -47,18 +52,26 @@ def draw_overview(
     mask: MaskImage,
 ) -> None:
     """Draw b=0, then FA, MD and colour FA of every tensor (image axes, mm²/s) beside each other, in three planes."""
+    maps = [tensor_panels(field, f"\n{name}", space=space, mask=mask) for name, field in tensors.items()]
+    panels = [b0_panel(b0, mask), *(panel for same_map in zip(*maps, strict=True) for panel in same_map)]
+    draw_panels(path, panels, space=space, mask=mask)
+
+
+def draw_panels(path: Path, panels: Sequence[Panel], *, space: Space, mask: MaskImage, remark: str = "") -> None:
+    """Draw maps of one grid beside each other, whatever its orientation, in three planes through the mask's middle."""
     ras = to_ras(space)
-    inside = ras.forward_mask(mask)
-    panels = [Panel("b=0", ras.forward(b0), float(np.percentile(b0[mask], B0_PERCENTILE)))]
-    maps = {
-        name: [Panel(p.title, ras.forward(p.image), p.brightest) for p in _map_panels(name, field, space, mask)]
-        for name, field in tensors.items()
-    }
-    panels += [panel for same_map in zip(*maps.values(), strict=True) for panel in same_map]
-    write_bytes(path, _render(panels, inside, ras.target.voxel_size))
+    turned = [replace(panel, image=ras.forward(panel.image)) for panel in panels]
+    write_bytes(path, _render(turned, ras.forward_mask(mask), ras.target.voxel_size, remark))
 
 
-def _map_panels(name: str, packed: Float[ndarray, "x y z 6"], space: Space, mask: MaskImage) -> list[Panel]:
+def b0_panel(b0: Image, mask: MaskImage) -> Panel:
+    """The b=0 image, with the surroundings of the brain."""
+    return Panel("b=0", b0, float(np.percentile(b0[mask], B0_PERCENTILE)))
+
+
+def tensor_panels(
+    packed: Float[ndarray, "x y z 6"], suffix: str = "", *, space: Space, mask: MaskImage
+) -> tuple[Panel, Panel, Panel]:
     """FA, MD and colour FA of one tensor; colours in scanner axes, so that red is left-right on every grid."""
     inside = torch.from_numpy(tensor_to_frame(packed[mask].astype(np.float64), space, target="scanner"))
 
@@ -67,46 +80,56 @@ def _map_panels(name: str, packed: Float[ndarray, "x y z 6"], space: Space, mask
         whole[mask] = values.numpy()
         return whole
 
-    return [
-        Panel(f"FA\n{name}", image(fractional_anisotropy(inside)), 1.0),
-        Panel(f"MD\n{name}", image(mean_diffusivity(inside)), HIGHEST_MD_MM2_PER_S),
-        Panel(f"colour FA\n{name}", image(colour_fa(inside)), 1.0),
-    ]
+    return (
+        Panel(f"FA{suffix}", image(fractional_anisotropy(inside)), 1.0),
+        Panel(f"MD{suffix}", image(mean_diffusivity(inside)), HIGHEST_MD_MM2_PER_S),
+        Panel(f"colour FA{suffix}", image(colour_fa(inside)), 1.0),
+    )
 
 
-def _render(panels: list[Panel], mask: MaskImage, voxel_size: tuple[float, float, float]) -> bytes:
+def _render(panels: list[Panel], mask: MaskImage, voxel_size: tuple[float, float, float], remark: str) -> bytes:
     """The picture as PNG: a row per plane through the middle of the mask, a column per panel."""
-    figure = _new_figure(len(panels), len(PLANES))
+    scale = f"FA 0 to 1, MD 0 to {HIGHEST_MD_MM2_PER_S:g} mm²/s; red left-right, green front-back, blue up-down"
+    right = "front to the right in sagittal views; the subject's right is on the right in the others"
+    caption = [line for line in (scale, right, remark) if line]
+    figure = _new_figure(len(panels), len(PLANES), caption="\n".join(caption))
     grid = figure.subplots(len(PLANES), len(panels), squeeze=False)
     box = [slice(int(at.min()), int(at.max()) + 1) for at in np.nonzero(mask)]
     for row, (plane, axis) in enumerate(PLANES):
         across, up = (other for other in range(3) if other != axis)
-        aspect = voxel_size[up] / voxel_size[across]
-        where = int(np.median(np.nonzero(mask)[axis]))
+        cut: list[int | slice] = [*box]
+        cut[axis] = int(np.median(np.nonzero(mask)[axis]))
         for column, panel in enumerate(panels):
-            cut: list[int | slice] = [*box]
-            cut[axis] = where
-            picture = np.swapaxes(panel.image[tuple(cut)], 0, 1)
             axes = grid[row, column]
-            axes.imshow(
-                np.clip(picture / panel.brightest, 0, 1), cmap="gray", vmin=0, vmax=1, origin="lower", aspect=aspect
-            )
-            axes.set(xticks=[], yticks=[])
-            for spine in axes.spines.values():
-                spine.set_visible(False)
+            drawn = _draw_slice(axes, panel, tuple(cut), aspect=voxel_size[up] / voxel_size[across])
             if row == 0:
                 axes.set_title(panel.title, color="white", fontsize=9)
             if column == 0:
                 axes.set_ylabel(plane, color="white", fontsize=9)
-    right = "front to the right in sagittal views; the subject's right is on the right in the others"
-    scale = f"FA 0 to 1, MD 0 to {HIGHEST_MD_MM2_PER_S:g} mm²/s; red left-right, green front-back, blue up-down"
-    figure.text(0.5, 0.008, f"{scale}; {right}", color="0.7", fontsize=7, ha="center", va="bottom")
+            if row == len(PLANES) - 1 and panel.unit is not None:
+                _draw_colour_bar(figure, drawn, grid[:, column], panel)
     stream = io.BytesIO()
     figure.savefig(stream, format="png", dpi=DOTS_PER_INCH, facecolor="black")
     return stream.getvalue()
 
 
-def _new_figure(columns: int, rows: int) -> Any:
+def _draw_slice(axes: Any, panel: Panel, cut: tuple[int | slice, ...], *, aspect: float) -> Any:
+    picture = np.clip(np.swapaxes(panel.image[cut], 0, 1) / panel.brightest, 0, 1)
+    axes.set(xticks=[], yticks=[], facecolor="black")
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return axes.imshow(picture, cmap=panel.colours, vmin=0, vmax=1, origin="lower", aspect=aspect)
+
+
+def _draw_colour_bar(figure: Any, drawn: Any, column: Any, panel: Panel) -> None:
+    """Under its column: 0, half and the brightest value."""
+    bar = figure.colorbar(drawn, ax=list(column), location="bottom", shrink=0.8, aspect=12, pad=0.01)
+    bar.set_ticks([0, 0.5, 1], labels=[f"{share * panel.brightest:g}{panel.unit}" for share in (0, 0.5, 1)])
+    bar.ax.tick_params(colors="0.7", labelsize=7, length=2)
+    bar.outline.set_visible(False)
+
+
+def _new_figure(columns: int, rows: int, *, caption: str) -> Any:
     try:
         from matplotlib.figure import Figure
         from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -114,5 +137,9 @@ def _new_figure(columns: int, rows: int) -> Any:
         raise ToolError(
             "No picture was drawn: matplotlib is not installed. Install it with pip install 'tensorldm[report]'."
         ) from error
-    size = (columns * INCHES_PER_PANEL, rows * INCHES_PER_PANEL + 0.4)
-    return Figure(figsize=size, layout=ConstrainedLayoutEngine(rect=(0, 0.03, 1, 0.97)))
+    below = INCHES_PER_LINE * (1 + caption.count("\n")) + 0.08
+    width, height = columns * INCHES_PER_PANEL, rows * INCHES_PER_PANEL + below + 0.25
+    layout = ConstrainedLayoutEngine(rect=(0, below / height, 1, 1 - below / height))
+    figure = Figure(figsize=(width, height), layout=layout)
+    figure.text(0.5, 0.04 / height, caption, color="0.7", fontsize=7, ha="center", va="bottom")
+    return figure

@@ -1,0 +1,41 @@
+"""One reconstruction at a glance: b=0, FA, MD, colour FA, how sure the directions are, and how much is the prior's."""
+
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from tensorldm.imaging.volume import Space
+from tensorldm.report.figures import Panel, b0_panel, draw_panels, tensor_panels
+from tensorldm.shapes import Image, MaskImage
+
+WIDEST_CONE_DEGREES = 90.0
+ONE_SAMPLE = "one sample was drawn: there is no v1 cone"
+
+
+def draw_reconstruction(
+    path: Path,
+    b0: Image,
+    packed: Float[ndarray, "x y z 6"],
+    *,
+    space: Space,
+    mask: MaskImage,
+    prior_share: Image,
+    v1_cone_degrees: Image | None,
+) -> None:
+    """Draw three planes of one tensor (image axes, mm²/s) and its two maps of doubt as a PNG.
+
+    ``v1_cone_degrees`` is None where a single sample was drawn; its column is then left out, and the picture says why.
+    """
+    panels = [b0_panel(b0, mask), *tensor_panels(packed, space=space, mask=mask)]
+    if v1_cone_degrees is not None:
+        cone = _inside(v1_cone_degrees, mask)
+        panels.append(Panel("95 % cone of v1", cone, WIDEST_CONE_DEGREES, colours="magma", unit="°"))
+    panels.append(Panel("prior share", _inside(prior_share, mask), 1.0, colours="viridis", unit=""))
+    draw_panels(path, panels, space=space, mask=mask, remark=ONE_SAMPLE if v1_cone_degrees is None else "")
+
+
+def _inside(image: Image, mask: MaskImage) -> Image:
+    """Outside the mask there is no value, which a colour would hide."""
+    return np.where(mask, image, np.nan).astype(np.float32)
