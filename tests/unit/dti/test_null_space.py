@@ -144,3 +144,14 @@ def test_a_volume_of_low_weighting_does_not_pass_for_a_measurement():
     bvals, directions = table(SIX)
     bvals[-1] = 60.0  # s/mm², beside five volumes of 1000
     assert torch.linalg.matrix_rank(null_space_projector(bvals, directions)) == 1
+
+
+@pytest.mark.parametrize(("directions", "open_patterns"), [(AXES, 3), (TILTED, 3), (SIX[:4], 2), (SIX[:5], 1)])
+def test_of_fibres_in_all_directions_the_prior_has_one_fifth_for_each_open_pattern(
+    directions, open_patterns, generator
+):
+    # Five patterns of anisotropy; over all orientations of a tensor each has the same share of the squared norm.
+    fibre = torch.tensor([1.7e-3, 4e-4, 3e-4, 0.0, 0.0, 0.0], dtype=torch.float64)
+    turns = torch.linalg.qr(torch.randn(20_000, 3, 3, generator=generator, dtype=torch.float64))[0]
+    share = prior_share(rotate(fibre.expand(20_000, 6), turns), *table(directions))
+    assert share.square().mean().item() == pytest.approx(open_patterns / 5, abs=0.01)

@@ -1,14 +1,22 @@
 """Residuals in units of the noise: 1 where the tensor is right, whatever the SNR; more where it is wrong."""
 
+from pathlib import Path
+
 import pytest
 import scipy.stats
 import torch
 
 from tensorldm.cohort.scanner import add_noise
 from tensorldm.dti.analytic import minimum_norm
+from tensorldm.dti.axes import nearest_to_axes
+from tensorldm.dti.fit import fit_ols
 from tensorldm.dti.signal import predict_signal
 from tensorldm.errors import DataError
+from tensorldm.imaging.gradients import read_gradients
+from tensorldm.imaging.mask import find_brain, mean_b0
+from tensorldm.imaging.nifti import read_volume
 from tensorldm.reconstruct.consistency import _rician, consistency
+from tensorldm.reconstruct.noise import noise_sigma
 
 S0 = 1000.0
 VOXELS = 40_000
@@ -103,3 +111,23 @@ def test_without_a_b0_or_a_weighted_volume_there_is_no_residual():
     for bvals, missing in ((torch.full((3,), 1000.0), "no b=0"), (torch.zeros(3), "no weighted")):
         with pytest.raises(DataError, match=missing):
             consistency(torch.ones(2, 3), torch.ones(2, 6), torch.ones(2), bvals, torch.eye(3), sigma=1.0)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", ["philips_nottingham", "siemens_prisma_supine", "uih_PA"])
+def test_the_fit_from_all_directions_of_a_real_scan_explains_three_of_them_about_to_their_noise(real_data: Path, name):
+    path = real_data / "real" / name / "dwi.nii.gz"
+    series, gradients = read_volume(path), read_gradients(path)
+    mask = torch.from_numpy(find_brain(mean_b0(series, gradients)))
+    signal, bvals, directions = (torch.from_numpy(a) for a in (series.data, gradients.bvals, gradients.directions))
+    weighted = (bvals > 50).nonzero()[:, 0]
+    chosen = [gradients.b0_indices[0], *weighted[list(nearest_to_axes(directions[weighted]).indices)].tolist()]
+    noise = noise_sigma(signal[..., chosen], bvals[chosen], mask=mask)
+    inside = signal[mask].double()
+    packed, _ = fit_ols(inside, bvals, directions, min_signal=1.0)
+    some = inside[:, chosen]
+    table = (bvals[chosen], directions[chosen])
+    found = consistency(some, packed, some[:, 0], *table, sigma=noise.sigma).median().item()
+    wrong = consistency(some, packed.roll(1, dims=0) * 1.5, some[:, 0], *table, sigma=noise.sigma).median().item()
+    assert 0.5 < found < 1.5
+    assert wrong > 2 * found
