@@ -43,35 +43,38 @@ def prepare(
 
     from tensorldm.config.prepare import PrepareConfig
     from tensorldm.config.reading import read_config
-    from tensorldm.data.prepare import check_all, check_seed, finish, gather, pins_of, plan, prepare_all, refuse_if_none
+    from tensorldm.data import prepare as steps
     from tensorldm.data.splits import read_manifest
     from tensorldm.data.store import Store
 
     settings = read_config(PrepareConfig, config, overrides or [])
-    scans = gather(sources)
-    pins = pins_of(scans, read_manifest(manifest) if manifest else {})
-    jobs = plan(scans, pins)
+    scans = steps.gather(sources)
+    pins = steps.pins_of(scans, read_manifest(manifest) if manifest else {})
+    jobs = steps.plan(scans, pins)
     _tell_masks(scans)
     if not manifest and sum(not source.is_dir() for source in sources) > 1:
         typer.echo(
             "note: scans given as files count as of different persons; join those of one person with --manifest.",
             err=True,
         )
-    good, outcomes = check_all(jobs, settings)
+    good, outcomes = steps.check_all(jobs, settings)
     _tell_bugs(outcomes)
-    refuse_if_none(outcomes, len(jobs))
+    steps.refuse_if_none(outcomes, len(jobs))
     store = Store.create(out, settings=settings.model_dump(mode="json"), made_by=f"tensorldm {__version__}")
-    check_seed(store, split_seed)
+    steps.check_seed(store, split_seed)
+    steps.check_pins(jobs, store, pins=pins)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, transient=True) as progress:
         task = progress.add_task("preparing", total=len(good))
-        for outcome in prepare_all(good, store, config=settings, workers=workers):
+        for outcome in steps.prepare_all(good, store, config=settings, workers=workers):
             outcomes.append(outcome)
             _tell_bugs([outcome])
             progress.update(task, advance=1, description=outcome.name)
-    store = finish(store, pins, seed=split_seed)
-    refuse_if_none(outcomes, len(jobs))
-    _show(outcomes, store)
+    if any(outcome.state != "failed" for outcome in outcomes):
+        _show(outcomes)
+    store = steps.finish(store, pins, seed=split_seed)
+    steps.refuse_if_none(outcomes, len(jobs))
+    _show_store(store)
     if any(outcome.state == "failed" for outcome in outcomes):
         raise typer.Exit(SOME_FAILED)
 
@@ -93,7 +96,7 @@ def _tell_bugs(outcomes: Sequence["Outcome"]) -> None:
             typer.echo(outcome.traceback, err=True)
 
 
-def _show(outcomes: Sequence["Outcome"], store: "Store") -> None:
+def _show(outcomes: Sequence["Outcome"]) -> None:
     """A table of what needs a look, and the sums."""
     from rich.console import Console
     from rich.table import Table
@@ -108,10 +111,13 @@ def _show(outcomes: Sequence["Outcome"], store: "Store") -> None:
         console.print(table, markup=False)
     states = Counter(outcome.state for outcome in outcomes)
     console.print(", ".join(f"{states[s]} {s}" for s in ("prepared", "kept", "failed") if states[s]), markup=False)
+
+
+def _show_store(store: "Store") -> None:
+    """How many there are, how many heads they show, and who trains."""
+    from tensorldm.data.splits import join_copies
+
     splits = Counter(store.index.splits.values())
     shares = ", ".join(f"{splits[split]} {split}" for split in ("train", "validation", "test"))
-    persons = len({entry.record.person for entry in store.index.entries})
-    console.print(
-        f"{store.folder}: {len(store.names)} subjects of {persons} persons or independent anatomies ({shares})",
-        markup=False,
-    )
+    heads = len(set(join_copies(entry.source for entry in store.index.entries).values()))
+    typer.echo(f"{store.folder}: {len(store.names)} subjects of {heads} persons or independent anatomies ({shares})")

@@ -21,7 +21,7 @@ import torch
 from tensorldm.config.prepare import PrepareConfig
 from tensorldm.data.inputs import inputs_hash, source_files
 from tensorldm.data.scan import check_scan, prepare_scan
-from tensorldm.data.splits import Pin, Split, make_splits, pins_by_person
+from tensorldm.data.splits import Pin, Source, Split, make_splits, pins_by_person
 from tensorldm.data.store import Store, safe_name
 from tensorldm.data.subject import Record
 from tensorldm.errors import DataError, DataWarning, TensorldmError
@@ -145,10 +145,21 @@ def refuse_if_none(outcomes: Sequence[Outcome], count: int) -> None:
 def finish(store: Store, pins: Mapping[str, Pin], *, seed: int) -> Store:
     """Split all subjects that are there, nobody moved from where they were, and write the index."""
     sources = [entry.source for entry in store.journal().values()]
-    manifest = [(name, pin.split) for name, pin in pins.items() if pin.split is not None]
-    said: list[tuple[str, Split]] = [*store.index.splits.items(), *((safe_name(n), s) for n, s in manifest)]
-    splits = make_splits(sources, seed, pinned=pins_by_person(sources, said))
+    splits = make_splits(sources, seed, pinned=pins_by_person(sources, _said(store, pins)))
     return store.write_index(splits, seed=seed)
+
+
+def check_pins(jobs: Iterable[Job], store: Store, *, pins: Mapping[str, Pin]) -> None:
+    """Refuse a person who would be in two splits before any work is done."""
+    known = {entry.name: entry.source for entry in store.index.entries}
+    asked = {job.name: Source(job.name, job.person, sha256="") for job in jobs}
+    pins_by_person((known | asked).values(), _said(store, pins))
+
+
+def _said(store: Store, pins: Mapping[str, Pin]) -> list[tuple[str, Split]]:
+    """Which split each subject has or shall have, as far as the store and the pins tell."""
+    manifest = [(safe_name(name), pin.split) for name, pin in pins.items() if pin.split is not None]
+    return [*store.index.splits.items(), *manifest]
 
 
 def check_seed(store: Store, seed: int) -> None:

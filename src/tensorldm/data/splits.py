@@ -56,27 +56,38 @@ def make_splits(
 ) -> dict[str, Split]:
     """The split of every source by name; ``pinned`` says it by person and is kept whatever the proportions.
 
-    Persons not pinned fill what each split still lacks, in an order that depends on the seed and on each person's
+    Heads not pinned fill what each split still lacks, in an order that depends on the seed and on each person's
     name alone. Pass the earlier result as ``pinned`` when a cohort grows: nobody moves from test to train.
     """
-    sources = list(sources)
-    given: dict[str, Split] = {}
-    persons = sorted({source.person for source in sources})
-    for person in persons:
-        if pinned and person in pinned:
-            given[person] = pinned[person]
-    free = sorted((p for p in persons if p not in given), key=lambda person: derive_seed(seed, "split", person))
-    wanted = dict(zip(SPLITS, share(len(persons), proportions), strict=True))
+    sources, pinned = list(sources), pinned or {}
+    head_of = join_copies(sources)
+    given: dict[str, Split] = {head: pinned[person] for person, head in head_of.items() if person in pinned}
+    heads = set(head_of.values())
+    free = sorted(heads - set(given), key=lambda head: derive_seed(seed, "split", head))
+    wanted = dict(zip(SPLITS, share(len(heads), proportions), strict=True))
     for split in given.values():
         wanted[split] -= 1
-    for person in free:
+    for head in free:
         # The split that lacks most comes next; one over-filled by pins lacks nothing.
         split = max(SPLITS, key=lambda name: (wanted[name], -SPLITS.index(name)))
-        given[person] = split
+        given[head] = split
         wanted[split] -= 1
-    splits = {source.name: given[source.person] for source in sources}
+    splits = {s.name: pinned.get(s.person, given[head_of[s.person]]) for s in sources}
     check_splits(splits, sources)
     return splits
+
+
+def join_copies(sources: Iterable[Source]) -> dict[str, str]:
+    """For each person the first by name of those who are the same head: one image under two names shows one head."""
+    head_of: dict[str, str] = {}
+    seen: dict[str, str] = {}
+    for source in sorted(sources, key=lambda source: (source.person, source.name)):
+        mine = head_of.setdefault(source.person, source.person)
+        other = head_of[seen.setdefault(source.sha256, source.person)]
+        if mine != other:
+            first, second = sorted((mine, other))
+            head_of = {person: first if head == second else head for person, head in head_of.items()}
+    return head_of
 
 
 def check_splits(splits: Mapping[str, Split], sources: Iterable[Source]) -> None:

@@ -166,6 +166,7 @@ def test_a_manifest_joins_scans_of_one_person_and_pins_their_split(scan, tmp_pat
     refused = program("prepare", *paths, "--out", tmp_path / "store", "--manifest", moved)
     assert refused.code == 2
     assert "person 'him' would be in two splits" in refused.err
+    assert "prepared" not in refused.out  # told before any work
     assert Store.open(tmp_path / "store").index.splits == splits
 
 
@@ -187,6 +188,18 @@ def test_a_mask_beside_of_another_grid_is_refused_by_name(scan, tmp_path, progra
     answer = program("prepare", path, "--out", tmp_path / "store")
     assert answer.code == 2
     assert f"error: {tmp_path / 'mask.nii.gz'}: its grid" in answer.err
+
+
+def test_copies_of_one_scan_under_many_names_never_meet_in_training_and_test(scan, tmp_path, program):
+    for number in range(8):
+        scan.write_bids(tmp_path / "bids", f"{number}", "1")
+    scan.data = scan.data * 1.1
+    scan.write_bids(tmp_path / "bids", "other", "1")
+    answer = program("prepare", tmp_path / "bids", "--out", tmp_path / "store")
+    assert answer.code == 0, answer.err
+    assert "9 subjects of 2 persons" in answer.out
+    splits = Store.open(tmp_path / "store").index.splits
+    assert len({split for name, split in splits.items() if "other" not in name}) == 1
 
 
 @pytest.mark.parametrize("held_out", ["train", "validation", "test"])

@@ -9,6 +9,7 @@ from tensorldm.data.splits import (
     Pin,
     Source,
     check_splits,
+    join_copies,
     make_splits,
     pins_by_person,
     read_manifest,
@@ -71,6 +72,26 @@ def test_one_image_under_two_names_in_two_splits_is_refused():
     with pytest.raises(DataError, match="image with sha256"):
         check_splits({"a": "test", "b": "train"}, sources)
     check_splits({"a": "test", "b": "test"}, sources)
+
+
+def test_copies_of_one_image_are_one_head_whatever_their_persons_are_called():
+    copies = [Source(f"copy{i}", f"x{i}", "same") for i in range(12)]
+    for seed in range(5):
+        splits = make_splits([*cohort(30), *copies], seed)
+        assert len({splits[copy.name] for copy in copies}) == 1
+        assert Counter(splits[source.name] for source in cohort(30))["test"] in (5, 6)
+
+
+def test_heads_are_joined_along_a_chain_of_copies():
+    sources = [Source("1", "c", "p"), Source("2", "b", "p"), Source("3", "b", "q"), Source("4", "a", "q")]
+    assert join_copies(sources) == {"a": "a", "b": "a", "c": "a"}
+    assert make_splits(sources, 0, pinned={"c": "test"}) == dict.fromkeys("1234", "test")
+
+
+def test_copies_pinned_to_two_splits_are_refused():
+    sources = [Source("a", "ann", "same" * 16), Source("b", "bob", "same" * 16)]
+    with pytest.raises(DataError, match="image with sha256"):
+        make_splits(sources, 0, pinned={"ann": "test", "bob": "train"})
 
 
 def test_two_pins_for_one_person_are_refused():
