@@ -79,10 +79,17 @@ def reconstruct(
 
 
 def _draw(path: Path, result: "Reconstruction") -> None:
-    from tensorldm.report.figures import draw_overview
+    from tensorldm.report.overview import draw_reconstruction
 
-    method = {str(result.notes["Method"]): result.tensor}
-    draw_overview(path, result.s0, tensors=method, space=result.space, mask=result.mask)
+    draw_reconstruction(
+        path,
+        result.s0,
+        result.tensor,
+        space=result.space,
+        mask=result.mask,
+        prior_share=result.extra["prior_share"],
+        v1_cone_degrees=result.extra.get("v1_cone"),
+    )
 
 
 def _show(console: "Console", finished: "Finished", out: Path) -> None:

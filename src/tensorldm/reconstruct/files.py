@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from tensorldm import __version__
-from tensorldm.errors import TensorldmError, about, heard
+from tensorldm.errors import TensorldmError, ToolError, about, heard
 from tensorldm.reconstruct.choice import Choice
 from tensorldm.reconstruct.engine import Engine
 from tensorldm.reconstruct.inputs import InputFiles
@@ -109,13 +109,23 @@ def run_job(job: Job, engine: Engine, *, request: Request, tell: Tell) -> Finish
         result = reconstruct_series(series, job.plan, mask=mask, engine=engine, settings=settings, watch=watch)
     result = replace(result, warnings=tuple(dict.fromkeys((*words, *result.warnings))))
     with watch.part("writing"), appearing(out) as hidden:
+        picture = hidden / job.naming.picture
+        result = _with_picture(result, picture, request.draw)
         notes = _origin(job, inputs, settings)
         written = write_result(result, job.naming, root=hidden, convention=request.convention, notes=notes)
-        if request.draw is not None:
-            request.draw(hidden / job.naming.picture, result)
-            written.append(hidden / job.naming.picture)
+        written += [picture] if picture.is_file() else []
         remove_stale(out, job.naming, kept=hidden)
     return Finished(job.files.name, result, tuple(out / path.relative_to(hidden) for path in written))
+
+
+def _with_picture(result: Reconstruction, path: Path, draw: Draw | None) -> Reconstruction:
+    """Draw, and go on with a word where the drawing library is missing."""
+    try:
+        if draw is not None:
+            draw(path, result)
+    except ToolError as error:
+        return replace(result, warnings=(*result.warnings, str(error)))
+    return result
 
 
 def _tell_of(tell: Tell, name: str, part: str) -> None:

@@ -72,8 +72,7 @@ class ModelEngine:
     def estimate(self, scan: WorkingScan) -> Float[Tensor, "k v 6"]:
         """Samples of the tensor inside the mask."""
         scan = at_paper_bvalue(scan) if self.traits.fixed_input else scan
-        # A GPU gains from many at once; a CPU only loses memory by it.
-        at_once = 1 if self.device.type == "cpu" else self.num_samples
+        at_once = samples_at_once(self.device, self.num_samples)
         while True:
             try:
                 return self._draw_all(scan, at_once)
@@ -126,6 +125,11 @@ class ModelEngine:
         )
         components = build_scaling(self.info.model).unscale(drawn.float()).cpu()
         return rearrange(components[:, :, scan.mask], "k d v -> k v d").double()
+
+
+def samples_at_once(device: torch.device, wanted: int) -> int:
+    """A GPU gains from many at once; a CPU only loses memory by it."""
+    return 1 if device.type == "cpu" else wanted
 
 
 def at_paper_bvalue(scan: WorkingScan) -> WorkingScan:

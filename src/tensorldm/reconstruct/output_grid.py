@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
 from tensorldm.imaging.gradients import GradientTable
 from tensorldm.imaging.grid import Grid
-from tensorldm.imaging.volume import Space, Volume
+from tensorldm.imaging.volume import MovedMask, Space, Volume
 from tensorldm.reconstruct.engine import WorkingScan
 from tensorldm.reconstruct.plan import Plan
 from tensorldm.shapes import Image, MaskImage
@@ -21,7 +21,7 @@ class WayOut:
 
     back: Grid
     """Its native end is the output; its working end the cropped working grid."""
-    inside: Bool[ndarray, "x y z"]
+    inside: MovedMask
     """The mask on the working grid."""
     mask: MaskImage
     """The mask on the output grid."""
