@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test check lint types contracts spelling install tools docs clean
+.PHONY: demo test check lint types contracts spelling install tools clean
 
 install: $(STAMP)
 
