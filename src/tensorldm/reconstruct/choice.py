@@ -18,8 +18,8 @@ from tensorldm.reconstruct.settings import Settings
 DEFAULT_METHOD = "minimum-norm"
 NO_MODEL = (
     "No trained model ships with this version and none was given (--model): the tensor is the minimum-norm one, which "
-    "explains the four volumes and knows no anatomy. MD is sound; FA is too low wherever fibres run oblique to the "
-    "axes, and so are directions there."
+    "explains the four volumes and knows no anatomy. MD is sound; where fibres run oblique to the axes FA is too low "
+    "and directions are wrong."
 )
 Device = Literal["auto", "cpu", "cuda", "mps"]
 

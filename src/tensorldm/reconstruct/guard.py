@@ -20,7 +20,8 @@ from tensorldm.reconstruct.settings import Settings
 LOWEST_BVAL, HIGHEST_BVAL = 700.0, 1600.0
 """s/mm²: below, noise and perfusion decide the ADC; above, kurtosis and the noise floor do."""
 SAME_BVAL_SHARE = 0.1
-SMALLEST_VOXEL_MM, LARGEST_VOXEL_MM = 1.2, 3.0
+SMALLEST_VOXEL_MM, LARGEST_VOXEL_MM = 1.2, 3.05
+"""Sides from which a voxel is far from 2 mm; scanners write 2.9999 or 3.0001 for 3."""
 SMALLEST_EXTENT_MM = 90.0
 """A brain is at least this long in every direction; less is a slab."""
 LARGEST_ZERO_SHARE = 0.01

@@ -1,0 +1,114 @@
+"""What makes the tensors: closed forms and a model behind one contract."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tensorldm.baselines.analytic import ANALYTIC
+from tensorldm.build import build_model
+from tensorldm.bundle import Card, IntervalFactors, write_bundle
+from tensorldm.config.reading import read_config
+from tensorldm.config.run import RunConfig
+from tensorldm.dti.signal import predict_signal
+from tensorldm.errors import ConfigError
+from tensorldm.reconstruct.analytic_engine import FORMULAS
+from tensorldm.reconstruct.choice import NO_MODEL, choose, pick_device
+from tensorldm.reconstruct.engine import WorkingScan
+from tensorldm.reconstruct.model_engine import ModelEngine, at_paper_bvalue
+from tensorldm.reconstruct.settings import Settings
+from tensorldm.reconstruct.uncertainty import Calibration
+
+CPU = torch.device("cpu")
+SIZE = (6, 5, 7)
+
+
+def tensors(generator):
+    """Positive definite, of white matter's size."""
+    factor = torch.randn(*SIZE, 3, 3, generator=generator, dtype=torch.float64)
+    matrix = 0.4e-3 * torch.eye(3, dtype=torch.float64) + 0.2e-3 * factor @ factor.mT
+    return torch.stack([matrix[..., i, j] for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))], dim=-1)
+
+
+@pytest.fixture
+def scan(generator) -> WorkingScan:
+    return scan_at(1000.0, tensors(generator))
+
+
+def scan_at(bval, packed) -> WorkingScan:
+    bvals = torch.tensor([0.0, bval, bval, bval], dtype=torch.float64)
+    directions = torch.cat([torch.zeros(1, 3), torch.eye(3)]).double()
+    signal = predict_signal(packed, torch.full(SIZE, 300.0, dtype=torch.float64), bvals, directions)
+    mask = torch.ones(SIZE, dtype=torch.bool)
+    mask[0] = False
+    return WorkingScan(signal.permute(3, 0, 1, 2).float(), bvals, directions, mask, (2.0, 2.0, 2.0), 300.0, "key")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    config = read_config(RunConfig, "smoke").model
+    path = tmp_path_factory.mktemp("model")
+    factors = IntervalFactors(fa=1.5, md=2.0, v1=0.5, source="held-out heads")
+    state = build_model(config, 1).state_dict()
+    write_bundle(path, state, config=config, joint=("gated", "gated"), card=Card(), intervals=factors)
+    return path
+
+
+def engine(folder, **settings) -> ModelEngine:
+    return choose(model=folder).load(Settings(**{"steps": 2, "samples": 2, **settings}), device=CPU)
+
+
+def test_closed_forms_have_the_names_that_tables_use():
+    assert set(FORMULAS) <= set(ANALYTIC)
+
+
+def test_on_the_axes_the_diagonal_is_exact(scan, generator):
+    for name in FORMULAS:
+        (packed,) = choose(method=name).load(Settings(), device=CPU).estimate(scan)
+        truth = tensors(torch.Generator().manual_seed(0))[scan.mask]
+        torch.testing.assert_close(packed[:, :3], truth[:, :3], rtol=1e-4, atol=1e-9)
+        assert packed[:, 3:].abs().max() < 1e-12
+
+
+def test_without_a_model_the_choice_says_so():
+    choice = choose()
+    if choice.folder is None:  # no weights ship
+        assert (choice.method, choice.word) == ("minimum-norm", NO_MODEL)
+    assert choose(method="ade").word is None
+
+
+def test_the_first_samples_do_not_depend_on_how_many_follow(scan, folder):
+    two, four = (engine(folder, samples=samples).estimate(scan) for samples in (2, 4))
+    torch.testing.assert_close(two, four[:2])
+    assert not torch.allclose(four[0], four[1])
+
+
+def test_pieces_of_any_size_give_the_same_samples(scan, folder):
+    whole = engine(folder, samples=3)
+    alone, together = (whole._draw_all(scan, at_once) for at_once in (1, 3))
+    torch.testing.assert_close(alone, together, rtol=1e-4, atol=1e-8)
+
+
+def test_noise_follows_the_seed_and_the_scan(scan, folder):
+    first = engine(folder).estimate(scan)
+    torch.testing.assert_close(first, engine(folder).estimate(scan), rtol=0, atol=0)
+    assert not torch.allclose(first, engine(folder, seed=1).estimate(scan))
+    assert not torch.allclose(first, engine(folder).estimate(replace(scan, key="another")))
+
+
+def test_a_models_intervals_are_widened_as_its_bundle_says(folder):
+    assert engine(folder).calibration == Calibration(fa=1.5, md=2.0, v1=0.5, source="held-out heads")
+
+
+@pytest.mark.parametrize("bval", [700.0, 1500.0])
+def test_mono_exponential_signals_are_taken_to_b_1000_exactly(bval, generator):
+    packed = tensors(generator)
+    moved, expected = at_paper_bvalue(scan_at(bval, packed)), scan_at(1000.0, packed)
+    torch.testing.assert_close(moved.dwi, expected.dwi, rtol=1e-5, atol=1e-3)
+    assert torch.equal(moved.bvals, expected.bvals)
+
+
+def test_devices_that_are_not_there_are_told():
+    assert pick_device("cpu") == CPU
+    with pytest.raises(ConfigError, match="--device is 'abacus'"):
+        pick_device("abacus")
