@@ -107,7 +107,7 @@ def _render(panels: list[Panel], mask: MaskImage, voxel_size: tuple[float, float
             if column == 0:
                 axes.set_ylabel(plane, color="white", fontsize=9)
             if row == len(PLANES) - 1 and panel.unit is not None:
-                _draw_colour_bar(figure, drawn, grid[:, column], panel)
+                _draw_colour_bar(figure, drawn, panel)
     stream = io.BytesIO()
     figure.savefig(stream, format="png", dpi=DOTS_PER_INCH, facecolor="black")
     return stream.getvalue()
@@ -121,9 +121,10 @@ def _draw_slice(axes: Any, panel: Panel, cut: tuple[int | slice, ...], *, aspect
     return axes.imshow(picture, cmap=panel.colours, vmin=0, vmax=1, origin="lower", aspect=aspect)
 
 
-def _draw_colour_bar(figure: Any, drawn: Any, column: Any, panel: Panel) -> None:
-    """Under its column: 0, half and the brightest value."""
-    bar = figure.colorbar(drawn, ax=list(column), location="bottom", shrink=0.8, aspect=12, pad=0.01)
+def _draw_colour_bar(figure: Any, drawn: Any, panel: Panel) -> None:
+    """Under the last slice: 0, half and the brightest value. An inset, so that the column stays in line with others."""
+    inset = drawn.axes.inset_axes((0.1, -0.1, 0.8, 0.05))
+    bar = figure.colorbar(drawn, cax=inset, orientation="horizontal")
     bar.set_ticks([0, 0.5, 1], labels=[f"{share * panel.brightest:g}{panel.unit}" for share in (0, 0.5, 1)])
     bar.ax.tick_params(colors="0.7", labelsize=7, length=2)
     bar.outline.set_visible(False)

@@ -11,7 +11,7 @@ from tensorldm.report.figures import Panel, b0_panel, draw_panels, tensor_panels
 from tensorldm.shapes import Image, MaskImage
 
 WIDEST_CONE_DEGREES = 90.0
-ONE_SAMPLE = "one sample was drawn: there is no v1 cone"
+SINGLE_RESULT = "a single result, not several samples: there is no v1 cone"
 
 
 def draw_reconstruction(
@@ -26,14 +26,14 @@ def draw_reconstruction(
 ) -> None:
     """Draw three planes of one tensor (image axes, mm²/s) and its two maps of doubt as a PNG.
 
-    ``v1_cone_degrees`` is None where a single sample was drawn; its column is then left out, and the picture says why.
+    ``v1_cone_degrees`` is None where there is a single result; its column is then left out, and the picture says why.
     """
     panels = [b0_panel(b0, mask), *tensor_panels(packed, space=space, mask=mask)]
     if v1_cone_degrees is not None:
         cone = _inside(v1_cone_degrees, mask)
         panels.append(Panel("95 % cone of v1", cone, WIDEST_CONE_DEGREES, colours="magma", unit="°"))
     panels.append(Panel("prior share", _inside(prior_share, mask), 1.0, colours="viridis", unit=""))
-    draw_panels(path, panels, space=space, mask=mask, remark=ONE_SAMPLE if v1_cone_degrees is None else "")
+    draw_panels(path, panels, space=space, mask=mask, remark=SINGLE_RESULT if v1_cone_degrees is None else "")
 
 
 def _inside(image: Image, mask: MaskImage) -> Image:
