@@ -4,13 +4,13 @@ A scan tested on a head that was trained on would be tested on the model's memor
 together. A folder of one's own brings ``manifest.tsv``: a header ``name``, ``person``, ``split`` with tabs between.
 """
 
-import csv
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tensorldm.errors import DataError
+from tensorldm.imaging.tab_files import read_rows
 
 SPLITS: Final = ("train", "validation", "test")
 MANIFEST_FILE: Final = "manifest.tsv"
@@ -69,15 +69,10 @@ def read_manifest(folder: Path) -> tuple[Entry, ...]:
     path = folder / MANIFEST_FILE
     if not path.is_file():
         return MANIFEST
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file, delimiter="\t"))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: the manifest cannot be read ({error}). Give a tab-separated text file.") from error
-    columns = ("name", "person", "split")
+    rows, columns = read_rows(path, what="manifest"), ("name", "person", "split")
     for number, row in enumerate(rows, start=2):
-        if any(not (row.get(column) or "").strip() for column in columns):
+        if not all(row.get(column) for column in columns):
             raise DataError(f"{path}, line {number}: name, person and split are needed, with tabs between. Add them.")
-    entries = tuple(Entry(*(row[column].strip() for column in columns)) for row in rows)
+    entries = tuple(Entry(*(row[column] for column in columns)) for row in rows)
     check_manifest(entries)
     return entries

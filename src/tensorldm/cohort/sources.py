@@ -4,10 +4,10 @@ from pathlib import Path
 
 from tensorldm.cohort.anatomy import AnatomySource
 from tensorldm.cohort.config import CohortConfig
+from tensorldm.cohort.manifest import SPLITS
 from tensorldm.cohort.procedural import ProceduralSource
 from tensorldm.errors import ConfigError
 
-SPLITS = ("train", "validation", "test")
 TEMPLATES = "templates:"
 MOST_HEADS = 10_000
 """Their names have four digits."""

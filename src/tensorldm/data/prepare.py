@@ -26,10 +26,8 @@ from tensorldm.data.store import Store, safe_name
 from tensorldm.data.subject import Record
 from tensorldm.errors import DataError, DataWarning, TensorldmError
 from tensorldm.imaging.header import SUFFIXES
-from tensorldm.imaging.layouts import ScanFiles, find_scans, list_files
+from tensorldm.imaging.layouts import COMMON_NAMES, ScanFiles, find_scans, list_files
 
-COMMON_NAMES = frozenset({"dwi", "dti", "data"})
-"""File names that do not tell one scan from another."""
 HELD_OUT: Final[tuple[Split, ...]] = ("validation", "test")
 
 

@@ -4,7 +4,6 @@ A person's scans (two sessions, two head positions, two phase-encoding direction
 tested on the other scan of a head it was trained on would be tested on its memory. A manifest may pin sources.
 """
 
-import csv
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 from tensorldm.errors import DataError
+from tensorldm.imaging.tab_files import read_rows
 from tensorldm.rng import derive_seed
 
 Split = Literal["train", "validation", "test"]
@@ -107,15 +107,9 @@ def check_splits(splits: Mapping[str, Split], sources: Iterable[Source]) -> None
 
 def read_manifest(path: Path) -> dict[str, Pin]:
     """A tab-separated table with a header: ``name``, and ``person`` and ``split`` where they are to be pinned."""
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file, delimiter="\t"))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: the manifest cannot be read ({error}). Give a tab-separated text file.") from error
     pins: dict[str, Pin] = {}
-    for number, row in enumerate(rows, start=2):
-        cells = {key: (value or "").strip() for key, value in row.items() if isinstance(key, str)}
-        cells = {key: "" if value == "n/a" else value for key, value in cells.items()}
+    for number, row in enumerate(read_rows(path, what="manifest"), start=2):
+        cells = {key: "" if value == "n/a" else value for key, value in row.items()}
         name, split = cells.get("name", ""), cells.get("split", "")
         if not name or name in pins:
             raise DataError(

@@ -22,13 +22,11 @@ from tensorldm.experiments.record import RunRecord
 from tensorldm.imaging.atomic import write_json, write_text
 from tensorldm.imaging.flips import check_flips
 from tensorldm.imaging.gradients import read_gradients
+from tensorldm.imaging.layouts import COMMON_NAMES
 from tensorldm.imaging.nifti import stem, write_mask
 from tensorldm.imaging.tensor_files import Provenance, write_tensor
 from tensorldm.imaging.volume import Volume
 from tensorldm.metrics import ranges
-
-GENERIC_NAMES = frozenset({"dwi", "data", "dti", "series"})
-"""File names that say nothing; the folder then names the subject."""
 
 READING = (
     "The reference is an ordinary least-squares fit to every b=0 and direction of the series, on its own grid. Every "
@@ -71,7 +69,7 @@ def compare_analytic(
 
 def name_subjects(scans: Sequence[Path]) -> list[str]:
     """What to call each series: its file's name, or its folder's where that says nothing."""
-    names = [path.resolve().parent.name if stem(path) in GENERIC_NAMES else stem(path) for path in scans]
+    names = [path.resolve().parent.name if stem(path).lower() in COMMON_NAMES else stem(path) for path in scans]
     for name, count in Counter(names).items():
         if count > 1:
             raise DataError(f"Two series would both be called '{name}'. Rename a file or its folder.")

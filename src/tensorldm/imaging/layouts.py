@@ -19,6 +19,8 @@ from tensorldm.imaging.mask_files import entities, find_mask
 
 HCP_FOLDER = Path("T1w") / "Diffusion"
 HCP_MASK = "nodif_brain_mask.nii.gz"
+COMMON_NAMES = frozenset({"dwi", "dti", "data", "series"})
+"""Names of files that do not tell one scan from another; the folder's does."""
 
 
 @dataclass(frozen=True)
