@@ -78,22 +78,6 @@ def pull_back(
     return Deformation(_displaced(moved, displacement, velocity_voxel_size), voxel_size)
 
 
-def inverse_pull_back(
-    pose: Float[Tensor, "3 4"],
-    velocity: Float[Tensor, "3 a b c"],
-    *,
-    velocity_voxel_size: Size,
-    shape: Shape,
-    voxel_size: Size,
-) -> Deformation:
-    """The inverse, ``A⁻¹ ∘ exp(-v)``: from the old head back to the new one."""
-    displacement = exponential(-velocity, velocity_voxel_size)
-    start = coordinates(shape, voxel_size, device=velocity.device)
-    linear = torch.linalg.inv(pose[:, :3])
-    back = torch.cat([linear, -(linear @ pose[:, 3:])], dim=1)
-    return Deformation(_posed(_displaced(start, displacement, velocity_voxel_size), back), voxel_size)
-
-
 def _posed(positions: Float[Tensor, "3 x y z"], pose: Float[Tensor, "3 4"]) -> Float[Tensor, "3 x y z"]:
     pose = pose.to(positions)
     # Summed by hand: three products in full precision whatever the setting for matrix products is.
