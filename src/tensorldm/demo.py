@@ -3,17 +3,14 @@
 Everything goes through files, as with a real scan, so the folder it leaves is an example of each format.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from tensorldm.baselines.analytic import analytic_method
-from tensorldm.baselines.method import Method
-from tensorldm.baselines.scan import Scan, read_scan
 from tensorldm.batch import Batch
 from tensorldm.cohort.procedural import ProceduralSource
 from tensorldm.cohort.settings import CohortSettings, WarpSettings
@@ -25,12 +22,15 @@ from tensorldm.imaging.atomic import write_json
 from tensorldm.imaging.gradients import GradientTable, write_fsl
 from tensorldm.imaging.map_files import write_maps
 from tensorldm.imaging.nifti import write_mask, write_volume
-from tensorldm.imaging.tensor_files import Provenance, read_tensor, write_tensor
+from tensorldm.imaging.tensor_files import DEFAULT_CONVENTION, Provenance, write_tensor
 from tensorldm.imaging.volume import Space, Volume
+from tensorldm.reconstruct.choice import Choice, choose, pick_device
+from tensorldm.reconstruct.files import Failed, Request, reconstruct_files
+from tensorldm.reconstruct.inputs import Given, InputFiles, gather
+from tensorldm.reconstruct.result import Reconstruction
+from tensorldm.reconstruct.settings import Settings
 from tensorldm.report.figures import draw_overview
 
-BEST_METHOD = "minimum-norm"
-"""What reconstructs the demo's scan; a trained model takes its place once its weights ship."""
 RIVAL = "ade"
 CALM_POSE = WarpSettings(rotation_degrees=5.0, mirror=False)
 """A patient who lies straight: the picture's three planes then look as one knows them."""
@@ -44,6 +44,8 @@ class DemoResult:
     """What the demo found and where it lies."""
 
     subject: str
+    method: str
+    """What reconstructed the scan: the shipped model, or the best closed form where none ships."""
     rows: list[Row]
     scan: Path
     tensor: Path
@@ -65,21 +67,21 @@ def run_demo(out: Path, *, seed: int, voxel_size: float, tell: Callable[[str], N
     truth = _channels_last(batch.components[0].numpy())
     _write_field(reference, truth, space=space, origin=Provenance("ols-90", subject, mask, anatomy=head))
 
-    tell(f"reconstructing four volumes with {BEST_METHOD}")
-    scan = read_scan(dwi, mask=mask)
-    tensors = [
-        _reconstruct(analytic_method(name), scan, subject, out / name / "tensor.nii.gz", mask)
-        for name in (BEST_METHOD, RIVAL)
-    ]
-    write_maps(reference.parent, truth, space=space, mask=scan.mask)
-    write_maps(tensors[0].parent, read_tensor(tensors[0]).data, space=space, mask=scan.mask)
+    best = choose()
+    name = best.traits.name
+    (files,) = gather([dwi], given=Given(mask=mask))
+    files = replace(files, name=subject)
+    result = _reconstruct(files, best, out / name, tell)
+    tensors = [out / method / "tensor.nii.gz" for method in (name, RIVAL)]
+    _reconstruct(files, choose(method=RIVAL), out / RIVAL, tell)
+    write_maps(reference.parent, truth, space=space, mask=result.mask)
 
     tell("measuring it against the fit from all 90 directions")
     rows = evaluate_files(reference, tensors)
     table = out / "table.csv"
     write_table(table, rows)
-    picture, remark = _try_to_draw(out / "overview.png", scan, reference, tensors[0])
-    return DemoResult(subject, rows, dwi, tensors[0], table, picture, remark)
+    picture, remark = _try_to_draw(out / "overview.png", result, {"reference": truth, name: result.tensor})
+    return DemoResult(subject, name, rows, dwi, tensors[0], table, picture, remark)
 
 
 def make_virtual_scan(seed: int, *, voxel_size: float) -> Batch:
@@ -115,23 +117,25 @@ def _write_scan(folder: Path, batch: Batch, *, space: Space) -> tuple[Path, Path
     return dwi, mask
 
 
-def _reconstruct(method: Method, scan: Scan, subject: str, path: Path, mask: Path) -> Path:
-    estimate = method.reconstruct(scan)
-    _write_field(
-        path, estimate.packed, space=scan.space, origin=Provenance(method.name, subject, mask, estimate.volumes)
-    )
-    return path
+def _reconstruct(files: InputFiles, choice: Choice, out: Path, tell: Callable[[str], None]) -> Reconstruction:
+    """Through the door that a user's scan goes through."""
+    request = Request(choice, Settings(), pick_device("auto"), out, DEFAULT_CONVENTION)
+    (outcome,) = reconstruct_files([files], request, tell=tell)
+    if isinstance(outcome, Failed):
+        raise outcome.error
+    return outcome.result
 
 
 def _write_field(path: Path, packed: Float[ndarray, "x y z 6"], *, space: Space, origin: Provenance) -> None:
     write_tensor(path, packed, space=space, notes=origin.notes_for(path))
 
 
-def _try_to_draw(path: Path, scan: Scan, reference: Path, tensor: Path) -> tuple[Path | None, str | None]:
+def _try_to_draw(
+    path: Path, result: Reconstruction, fields: Mapping[str, Float[ndarray, "x y z 6"]]
+) -> tuple[Path | None, str | None]:
     """The overview; without the drawing library the demo goes on."""
-    fields = {"reference": read_tensor(reference).data, BEST_METHOD: read_tensor(tensor).data}
     try:
-        draw_overview(path, scan.signal[..., 0], tensors=fields, space=scan.space, mask=scan.mask)
+        draw_overview(path, result.s0, tensors=fields, space=result.space, mask=result.mask)
     except ToolError as error:
         return None, str(error)
     return path, None

@@ -25,7 +25,7 @@ def demo(
     console = Console()
     start = time.perf_counter()
     with console.status("starting") as status:
-        from tensorldm.demo import BEST_METHOD, run_demo
+        from tensorldm.demo import run_demo
         from tensorldm.evaluation.summary import describe_anatomies, describe_subjects, summarise
 
         result = run_demo(out, seed=seed, voxel_size=voxel_size, tell=status.update)
@@ -43,7 +43,7 @@ def demo(
     console.print(f"\nDone in {time.perf_counter() - start:.0f} s. The results are in {out}", markup=False)
     places = {
         "scan": result.scan,
-        f"tensor ({BEST_METHOD})": result.tensor,
+        f"tensor ({result.method})": result.tensor,
         "maps": result.tensor.parent,
         "figures": result.table,
         "picture": result.picture,
