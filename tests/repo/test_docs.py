@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tensorldm.metrics import ranges
+
 REPOSITORY = Path(__file__).parents[2]
 PACKAGE = REPOSITORY / "src" / "tensorldm"
 DOCS = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
@@ -41,6 +43,26 @@ def test_the_functions_that_the_map_names_exist():
         if not re.search(rf"^(?:def|class) {symbol}\b", (PACKAGE / place).read_text(), re.MULTILINE)
     ]
     assert not absent
+
+
+def power(value: float) -> str:
+    return f"{value:.0e}".replace("e-0", "e-").replace("-", "−", 1 if value < 0 else 0)
+
+
+def test_the_published_constants_are_those_of_the_code():
+    text = (REPOSITORY / "docs/measures.md").read_text()
+    for promise in (
+        f"range {power(ranges.DIAGONAL_RANGE_MM2_PER_S)} mm²/s for the diagonal, MD and RD",
+        f"{power(ranges.OFF_DIAGONAL_RANGE_MM2_PER_S)} (−1e-3 to 1e-3) for the off-diagonals",
+        f"σ = {ranges.SSIM_SIGMA_VOXELS:g} voxels cut at {ranges.SSIM_RADIUS_VOXELS} voxels",
+        f"K1 = {ranges.SSIM_K1:g}, K2 = {ranges.SSIM_K2:g}",
+        f"eigenvalues below {power(ranges.LEM_FLOOR_MM2_PER_S)} mm²/s count as",
+        f"below {power(ranges.NEGATIVE_EIGENVALUE_MM2_PER_S)} mm²/s",
+        f"reference FA > {ranges.V1_MIN_FA:g}",
+    ):
+        assert promise in text
+    assert ranges.DIFFUSIVITY_RANGE_MM2_PER_S == ranges.DIAGONAL_RANGE_MM2_PER_S
+    assert ranges.ANISOTROPY_RANGE == 1
 
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
