@@ -1,5 +1,8 @@
 """``tensorldm reconstruct``: from a four-volume scan to tensor, maps and uncertainty."""
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,7 +67,7 @@ def reconstruct(
     request = Request(choose(model=model, method=method), settings, pick_device(device), out, convention, _draw)
     console = Console()
     outcomes = []
-    with TemporaryDirectory(prefix="tensorldm-") as scratch:
+    with _ended_gently(), TemporaryDirectory(prefix="tensorldm-") as scratch:
         inputs = gather(convert_dicom(scans, Path(scratch)), given=Given(bval, bvec, grad, mask), join=join)
         with console.status("checking") as status:
             for outcome in reconstruct_files(inputs, request, tell=status.update):
@@ -76,6 +79,16 @@ def reconstruct(
     done = sum(isinstance(outcome, Finished) for outcome in outcomes)
     if done < len(outcomes):
         raise typer.Exit(SOME_FAILED if done else USER_ERROR)
+
+
+@contextmanager
+def _ended_gently() -> Iterator[None]:
+    """A scheduler's SIGTERM counts as Ctrl-C, so that unfinished files are cleared away."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _draw(path: Path, result: "Reconstruction") -> None:

@@ -36,6 +36,10 @@ def reconstruct(
     model is used. Warnings are in the result. Nothing is written to the disk.
     """
     settings = settings or Settings()
+    if not len(bvals) == len(bvecs) == dwi.shape[-1]:
+        raise DataError(
+            f"{dwi.shape[-1]} volumes, {len(bvals)} b-values, {len(bvecs)} vectors. Give one of each per volume."
+        )
     choice = choose(model=model, method=method)
     space = Space((dwi.shape[0], dwi.shape[1], dwi.shape[2]), np.asarray(affine, dtype=np.float64))
     plan = make_plan(space, _table(bvals, bvecs, space), traits=choice.traits, settings=settings)

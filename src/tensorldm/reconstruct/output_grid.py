@@ -34,6 +34,11 @@ class WayOut:
         """The output grid."""
         return self.back.native
 
+    @property
+    def s0(self) -> Image:
+        """Mean of the used b=0 volumes."""
+        return np.asarray(self.signal.data[..., list(self.gradients.b0_indices)].mean(axis=-1))
+
     def tensor(self, packed: Float[Tensor, "v 6"]) -> Float[ndarray, "x y z 6"]:
         """Tensors in the output's image axes: through the log domain where voxels change."""
         return self.back.inverse_tensor(self._field(packed), self.inside, within=self.mask).data.astype(np.float32)

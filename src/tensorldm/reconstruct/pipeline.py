@@ -95,7 +95,7 @@ def reconstruct_series(
         tensor=tensor,
         space=way.space,
         mask=way.mask,
-        s0=np.where(way.mask, way.signal.data[..., 0], 0).astype(np.float32),
+        s0=np.where(way.mask, way.s0, 0).astype(np.float32),
         extra=extra,
         volumes=plan.used,
         bvals=tuple(float(b) for b in plan.gradients.bvals[list(plan.used)]),
@@ -109,11 +109,11 @@ def reconstruct_series(
 
 def _check_voxels(series: Volume, used: Volume, *, plan: Plan, brain: MaskImage, force: bool) -> list[str]:
     flips = check_flips(series, plan.gradients.select(plan.read), mask=brain)
-    inside = used.data[brain].astype(np.float64)
-    bvals = plan.gradients.bvals[list(plan.used[1:])]
+    inside, table = used.data[brain].astype(np.float64), plan.gradients.select(plan.used)
+    b0, weighted = inside[:, table.is_b0].mean(axis=1), inside[:, ~table.is_b0]
     return [
         *guard.check_flips_word(flips, force=force),
-        *guard.check_signal(inside[:, 0], inside[:, 1:], bvals=bvals, force=force),
+        *guard.check_signal(b0, weighted, bvals=table.bvals[~table.is_b0], force=force),
     ]
 
 
@@ -185,7 +185,7 @@ def _consistency(tensor: Float[np.ndarray, "x y z 6"], way: WayOut, sigma: float
     values = consistency(
         signal,
         torch.from_numpy(tensor[way.mask].astype(np.float64)),
-        signal[:, 0],
+        torch.from_numpy(way.s0[way.mask].astype(np.float64)),
         bvals=torch.from_numpy(way.gradients.bvals),
         directions=torch.from_numpy(way.gradients.directions),
         sigma=sigma,

@@ -57,7 +57,7 @@ def make_plan(space: Space, gradients: GradientTable, *, traits: Traits, setting
     grid = Grid(space) if traits.voxelwise and settings.grid == "native" else ras
     if settings.spd == "raw" and settings.grid == "native":
         guard.refuse_raw_resampling(grid)
-    used = (selection.b0[0], *selection.shell_indices) if everything else selection.volumes
+    used = (*selection.b0, *selection.shell_indices) if everything else selection.volumes
     return Plan(space, gradients, grid, selection, used, tuple(words))
 
 

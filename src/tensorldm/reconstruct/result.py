@@ -27,7 +27,7 @@ class Reconstruction:
     space: Space
     mask: MaskImage
     s0: Image
-    """The b=0 volume that was used, in the scanner's units."""
+    """Mean of the b=0 volumes that were used, in the scanner's units."""
     extra: Mapping[str, Image]
     """Maps that are no function of the tensor: ``consistency``, ``prior_share``, ``spd_touched``; from several samples
     also ``fa_low``, ``fa_high``, ``md_low``, ``md_high``, ``v1_cone`` (degrees) and ``prior_sd``."""

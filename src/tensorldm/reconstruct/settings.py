@@ -23,7 +23,7 @@ class Settings:
     spd: str = "project"
     """Make every tensor positive definite, or keep what the method gave."""
     directions: str = "axes"
-    """The three volumes nearest to the axes, or every direction of the shell."""
+    """One b=0 and the three volumes nearest to the axes, or every b=0 and every direction of the shell."""
     samples: int | None = None
     """How many samples of a model; None is its default. Methods without randomness have one."""
     steps: int = 25

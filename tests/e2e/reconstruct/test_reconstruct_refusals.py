@@ -2,6 +2,7 @@
 
 import errno
 import runpy
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,12 +113,13 @@ def test_raw_tensors_are_not_interpolated_but_kept_at_2_mm(scan, tmp_path, progr
     assert (lowest[touched == 0] >= 0).all()
 
 
-def test_interrupted_in_the_middle_of_writing_nothing_is_left(hcp, tmp_path, program, monkeypatch):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_in_the_middle_of_writing_nothing_is_left(number, hcp, tmp_path, program, monkeypatch):
     write, count = outputs.write_volume, iter(range(100))
 
     def interrupted(*arguments, **options):
         if next(count) == 5:
-            raise KeyboardInterrupt
+            signal.raise_signal(number)
         write(*arguments, **options)
 
     monkeypatch.setattr(outputs, "write_volume", interrupted)
