@@ -112,6 +112,7 @@ def _show(console: "Console", finished: "Finished", out: Path) -> None:
     console.print(f"\n{finished.name}", style="bold", markup=False)
     for line in summarise(finished.name, finished.result).lines():
         console.print(f"  {line}", markup=False, highlight=False)
+    console.print(f"  brain                     {finished.brain}", markup=False, highlight=False)
     for word in finished.result.warnings:
         console.print(f"  warning: {word}", style="yellow", markup=False, highlight=False)
     names = ", ".join(str(path.relative_to(out)) for path in finished.written)

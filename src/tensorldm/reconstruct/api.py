@@ -1,5 +1,6 @@
 """Reconstruction from arrays: what `tensorldm.reconstruct` is. It reads a model's folder and writes nothing."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +15,15 @@ from tensorldm.reconstruct.pipeline import Stopwatch, reconstruct_series
 from tensorldm.reconstruct.plan import make_plan
 from tensorldm.reconstruct.result import Reconstruction
 from tensorldm.reconstruct.settings import Settings
-from tensorldm.shapes import MaskImage
 
 
 def reconstruct(
     dwi: Shaped[ndarray, "x y z n"],
     affine: Float[ndarray, "4 4"],
     *,
-    bvals: Float[ndarray, " n"],
-    bvecs: Float[ndarray, "n 3"],
-    mask: MaskImage | None = None,
+    bvals: Shaped[ndarray, " b"],
+    bvecs: Shaped[ndarray, "v 3"],
+    mask: Shaped[ndarray, "..."] | None = None,
     model: Path | None = None,
     method: str | None = None,
     device: str = "auto",
@@ -42,15 +42,26 @@ def reconstruct(
         )
     choice = choose(model=model, method=method)
     space = Space((dwi.shape[0], dwi.shape[1], dwi.shape[2]), np.asarray(affine, dtype=np.float64))
-    plan = make_plan(space, _table(bvals, bvecs, space), traits=choice.traits, settings=settings)
+    plan = make_plan(
+        space,
+        _table(np.asarray(bvals, dtype=np.float64), np.asarray(bvecs, dtype=np.float64), space),
+        traits=choice.traits,
+        settings=settings,
+    )
+    if choice.word is not None:
+        plan = replace(plan, warnings=(choice.word, *plan.warnings))
     data = np.ascontiguousarray(dwi[..., list(plan.read)], dtype=np.float32)
     if not np.isfinite(data).all():
         raise DataError("the series holds NaN or infinite values. Leave those volumes out, or load the series again.")
-    if mask is not None and (mask.shape != space.shape or not mask.any()):
-        raise DataError(f"a mask of shape {mask.shape} and {int(mask.sum())} voxels does not fit {space.shape}.")
+    brain = None if mask is None else np.asarray(mask) > 0
+    if brain is not None and (brain.shape != space.shape or not brain.any()):
+        raise DataError(
+            f"a mask of shape {brain.shape} and {int(brain.sum())} voxels does not fit a series of {space.shape}. "
+            "Give a mask of the brain on the same grid, or none."
+        )
     engine = choice.load(settings, device=pick_device(device))
     return reconstruct_series(
-        Volume(data, space), plan, mask=mask, engine=engine, settings=settings, watch=Stopwatch(lambda _: None)
+        Volume(data, space), plan, mask=brain, engine=engine, settings=settings, watch=Stopwatch(lambda _: None)
     )
 
 

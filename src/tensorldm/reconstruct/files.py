@@ -58,6 +58,8 @@ class Finished:
 
     name: str
     result: Reconstruction
+    brain: str
+    """Where the brain mask comes from."""
     written: tuple[Path, ...]
 
 
@@ -115,7 +117,7 @@ def run_job(job: Job, engine: Engine, *, request: Request, tell: Tell) -> Finish
         written = write_result(result, job.naming, root=hidden, convention=request.convention, notes=notes)
         written += [picture] if picture.is_file() else []
         remove_stale(out, job.naming, kept=hidden)
-    return Finished(job.files.name, result, tuple(out / path.relative_to(hidden) for path in written))
+    return Finished(job.files.name, result, _brain(job), tuple(out / path.relative_to(hidden) for path in written))
 
 
 def _with_picture(result: Reconstruction, path: Path, draw: Draw | None) -> Reconstruction:
@@ -132,12 +134,17 @@ def _tell_of(tell: Tell, name: str, part: str) -> None:
     tell(f"{name}: {part}")
 
 
+def _brain(job: Job) -> str:
+    return "found in the b=0 image" if job.files.mask is None else f"mask {job.files.mask.name}"
+
+
 def _origin(job: Job, inputs: Mapping[str, str], settings: Settings) -> dict[str, Any]:
     """What made the result, beside the method's own words."""
     return {
         "Subject": job.files.name,
         "Inputs": dict(inputs),
         "Directions": settings.directions,
+        "Brain": _brain(job),
         "Versions": {
             "tensorldm": __version__,
             "torch": torch.__version__.split("+")[0],

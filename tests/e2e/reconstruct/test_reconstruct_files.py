@@ -48,6 +48,7 @@ def test_a_series_becomes_every_map_on_its_own_grid(hcp, tmp_path, program):
         np.testing.assert_allclose(image.affine, source.affine)
     assert (tmp_path / "out" / "overview.png").stat().st_size > 5_000
     assert "No trained model ships" in answer.out
+    assert "mask nodif_brain_mask.nii.gz" in answer.out
     for word in ("white matter, median FA", "not positive definite", "seconds", "volumes used", "tensor.nii.gz"):
         assert word in answer.out
 

@@ -9,6 +9,7 @@ import torch
 
 import tensorldm
 from tensorldm.dti.maps import angle_degrees
+from tensorldm.errors import DataError
 from tensorldm.reconstruct.result import Reconstruction
 from tensorldm.reconstruct.settings import Settings
 
@@ -85,6 +86,7 @@ def test_the_python_call_gives_arrays_and_leaves_the_disk_alone(scan, truth, tmp
     monkeypatch.setattr("tensorldm.imaging.atomic.writing", no_writing)
     result = reconstructed(scan, settings=Settings(directions="all"))
     assert isinstance(result, Reconstruction)
+    assert result.notes["Method"] != "minimum-norm" or "No trained model" in result.warnings[0]
     assert not list(tmp_path.iterdir())
     np.testing.assert_array_equal(result.affine, scan.affine)
     error = np.abs(np.moveaxis(result.tensor, -1, 0) - truth)[:, scan.mask]
@@ -100,3 +102,19 @@ def test_a_right_tensor_is_as_consistent_with_the_scan_as_its_noise_allows(scan)
     assert result.volumes == (0, 6, 1, 2, 3, 4, 5, 7, 8, 9, 10)
     # Nine directions and six unknowns: a third of the residual is left.
     assert 0.3 < np.median(result.extra["consistency"][scan.mask]) < 1
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"bvals": np.zeros(5)}, "13 volumes, 5 b-values"),
+        ({"bvals": np.full(13, np.nan)}, "no gradients"),
+        ({"mask": np.zeros((12, 13, 11), dtype=bool)}, "0 voxels"),
+        ({"mask": np.ones((12, 13, 10))}, "does not fit"),
+        ({"dwi": np.full((12, 13, 11, 13), np.nan)}, "NaN"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(change, words, scan):
+    given = {"dwi": scan.data, "affine": scan.affine, "bvals": scan.bvals, "bvecs": scan.bvecs, "mask": scan.mask}
+    with pytest.raises(DataError, match=words):
+        tensorldm.reconstruct(**{**given, **change})
