@@ -116,8 +116,9 @@ def run_job(job: Job, engine: Engine, *, request: Request, tell: Tell) -> Finish
         notes = _origin(job, inputs, settings)
         written = write_result(result, job.naming, root=hidden, convention=request.convention, notes=notes)
         written += [picture] if picture.is_file() else []
-        remove_stale(out, job.naming, kept=hidden)
-    return Finished(job.files.name, result, _brain(job), tuple(out / path.relative_to(hidden) for path in written))
+    placed = tuple(out / path.relative_to(hidden) for path in written)
+    remove_stale(out, job.naming, written=placed)
+    return Finished(job.files.name, result, _brain(job), placed)
 
 
 def _with_picture(result: Reconstruction, path: Path, draw: Draw | None) -> Reconstruction:

@@ -88,7 +88,7 @@ class ModelEngine:
             return smaller
         if self.device.type == "cpu":
             raise ConfigError("Out of memory with one sample at a time. Close other programs, or give --grid native.")
-        _warn("Out of GPU memory with one sample: going on with the CPU, which is slower. The result is the same.")
+        _warn("Out of GPU memory with one sample: going on with the CPU, which is slower.")
         self.device = torch.device("cpu")
         self.model = self.model.to(self.device)
         return 1

@@ -7,7 +7,7 @@ that an interruption, a full disk or a bug leaves no half of a result.
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +24,7 @@ from tensorldm.imaging.map_files import ANISOTROPY, DIFFUSIVITY, DIRECTION, MAPS
 from tensorldm.imaging.nifti import write_mask, write_volume
 from tensorldm.imaging.tensor_files import Provenance, sidecar_path, write_tensor
 from tensorldm.imaging.volume import Volume
-from tensorldm.reconstruct.naming import Naming
+from tensorldm.reconstruct.naming import IMAGE, Naming
 from tensorldm.reconstruct.result import Reconstruction
 
 SCANNER_UNITS: Final = {"Units": "arbitrary"}
@@ -66,10 +66,9 @@ def write_result(
 
 @contextmanager
 def appearing(out: Path) -> Iterator[Path]:
-    """A hidden folder whose files move to ``out`` when the block ends well, and vanish when it does not.
+    """A hidden folder that becomes ``out`` when the block ends well, and vanishes when it does not.
 
-    Of an earlier result in ``out``, images that the new one does not have are removed: a stale interval beside a new
-    tensor would be believed.
+    Where ``out`` exists its files are replaced one by one, the tensor last.
     """
     where = _existing_parent(out)
     hidden = where / f".{out.name or 'tensorldm'}.{secrets.token_hex(4)}.part"
@@ -80,20 +79,28 @@ def appearing(out: Path) -> Iterator[Path]:
     try:
         yield hidden
         try:
-            _move(hidden, out)
+            if out.exists():
+                _move(hidden, out)
+            else:
+                out.parent.mkdir(parents=True, exist_ok=True)
+                hidden.rename(out)
         except OSError as error:
             raise _cannot_write(out, error) from error
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
 
 
-def remove_stale(out: Path, naming: Naming, *, kept: Path) -> None:
-    """Delete images of an earlier result that the one in ``kept`` does not have."""
-    for path in (*(naming.image(name) for name in NAMES), naming.picture):
-        if not (kept / path).exists():
-            (out / path).unlink(missing_ok=True)
-            if path.name.endswith(".nii.gz"):
-                sidecar_path(out / path).unlink(missing_ok=True)
+def remove_stale(out: Path, naming: Naming, *, written: Iterable[Path]) -> None:
+    """Delete images of an earlier result that the new one does not have.
+
+    A stale interval beside a new tensor would be believed.
+    """
+    kept = set(written)
+    for path in (out / name for name in (*map(naming.image, NAMES), naming.picture)):
+        if path not in kept:
+            path.unlink(missing_ok=True)
+            if path.name.endswith(IMAGE):
+                sidecar_path(path).unlink(missing_ok=True)
 
 
 def check_writable(out: Path) -> None:

@@ -24,8 +24,17 @@ def scan(clean):
 
 @pytest.fixture(scope="session")
 def bundle(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("model") / "bundle"
-    config = read_config(RunConfig, "smoke").model
+    return untrained(tmp_path_factory.mktemp("model") / "bundle", [])
+
+
+@pytest.fixture(scope="session")
+def paper_bundle(tmp_path_factory) -> Path:
+    """Of the paper's fixed form: four pathways that know neither b nor directions."""
+    return untrained(tmp_path_factory.mktemp("model") / "paper", ["model.autoencoder.conditioner=paper"])
+
+
+def untrained(folder: Path, overrides: list[str]) -> Path:
+    config = read_config(RunConfig, "smoke", overrides).model
     write_bundle(folder, build_model(config, 3).state_dict(), config=config, joint=("gated", "gated"), card=Card())
     return folder
 

@@ -187,6 +187,20 @@ def test_samples_give_intervals_about_their_mean_and_one_sample_none(hcp, tmp_pa
     assert not list(out.glob("*_low.json"))
 
 
+def test_a_model_of_the_papers_form_sees_other_b_values_as_1000_and_says_so(clean, tmp_path, program, paper_bundle):
+    options = ("--model", paper_bundle, "--samples", 1, *FAST)
+    tensors = -np.log(clean.data / clean.data[..., :1]) / np.where(clean.bvals > 50, clean.bvals, np.inf)
+    for bval in (1000, 1500):
+        bvals = np.where(clean.bvals > 50, float(bval), 0.0)
+        scan = replace(clean, data=clean.data[..., :1] * np.exp(-bvals * tensors), bvals=bvals)
+        answer = program("reconstruct", scan.write_hcp(tmp_path / str(bval)), "-o", tmp_path / f"out{bval}", *options)
+        assert answer.code == 0, answer.err
+        said = "kurtosis and the noise floor are not corrected" in " ".join(answer.out.split())
+        assert said == (bval == 1500)
+        answer = program("reconstruct", tmp_path / str(bval), "-o", tmp_path / "all", *options, "--directions", "all")
+        assert (answer.code, "--directions all" in answer.err) == (2, True)
+
+
 def test_on_the_working_grid_the_voxels_are_2_mm_and_the_tensor_is_as_it_was(scan, tmp_path, program):
     stretched = replace(scan, affine=scan.affine @ np.diag([1.25, 1.25, 1.5, 1]))
     path = stretched.write_hcp(tmp_path / "subject") / "T1w" / "Diffusion" / "data.nii.gz"

@@ -10,6 +10,7 @@ from tensorldm.build import build_model
 from tensorldm.bundle import Card, IntervalFactors, write_bundle
 from tensorldm.config.reading import read_config
 from tensorldm.config.run import RunConfig
+from tensorldm.dti.maps import fractional_anisotropy
 from tensorldm.dti.signal import predict_signal
 from tensorldm.errors import ConfigError
 from tensorldm.reconstruct.analytic_engine import FORMULAS
@@ -87,6 +88,16 @@ def test_pieces_of_any_size_give_the_same_samples(scan, folder):
     whole = engine(folder, samples=3)
     alone, together = (whole._draw_all(scan, at_once) for at_once in (1, 3))
     torch.testing.assert_close(alone, together, rtol=1e-4, atol=1e-8)
+
+
+def test_the_number_of_threads_changes_fa_by_rounding_only(scan, folder):
+    one = engine(folder).estimate(scan)
+    torch.set_num_threads(2)
+    try:
+        two = engine(folder).estimate(scan)
+    finally:
+        torch.set_num_threads(1)
+    assert (fractional_anisotropy(one) - fractional_anisotropy(two)).abs().max() < 1e-3
 
 
 def test_noise_follows_the_seed_and_the_scan(scan, folder):
