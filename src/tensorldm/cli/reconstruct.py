@@ -63,7 +63,16 @@ def reconstruct(
     from tensorldm.reconstruct.inputs import Given, gather
     from tensorldm.reconstruct.settings import Settings
 
-    settings = Settings(grid, spd, directions, samples, steps, sampler, seed, force)
+    settings = Settings(
+        grid=grid,
+        spd=spd,
+        directions=directions,
+        samples=samples,
+        steps=steps,
+        sampler=sampler,
+        seed=seed,
+        force=force,
+    )
     request = Request(choose(model=model, method=method), settings, pick_device(device), out, convention, _draw)
     console = Console()
     outcomes = []
