@@ -20,9 +20,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from tensorldm.batch import Batch
 from tensorldm.build import build_model
 from tensorldm.config.reading import read_config
-from tensorldm.config.run import HardwareConfig, RunConfig
+from tensorldm.config.run import RunConfig
 from tensorldm.training.compiling import compile_blocks
-from tensorldm.training.devices import make_fabric
+from tensorldm.training.devices import make_fabric, place
 from tensorldm.training.ema import Average
 from tensorldm.training.loop import Opened, Player, Progress, Stage, accumulate, samples_per_step, train
 from tensorldm.training.run import parse_stages
@@ -67,7 +67,7 @@ def random_batch(number: int, box: tuple[int, int, int], device: torch.device) -
 
 def make_stage(config: RunConfig, number: int, *, fabric, source: str, compiled: bool) -> Stage:
     row, settings = STAGES[number], settings_of(config, number)
-    model = build_model(config.model).to(fabric.device)
+    model = place(build_model(config.model), fabric, config.hardware)
     before = (attention_mode(config.model.decoder_cca) if number > 3 else "off", "off")
     model.set_joint(*joint_modes(row, config.model, before=before))
     optimizer, moving = make_optimizer(set_trainable(model, row, config=config.model), settings)
@@ -142,7 +142,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     wanted = parser.parse_args()
     config = read_config(RunConfig, wanted.config, wanted.overrides)
-    fabric = make_fabric(HardwareConfig(accelerator=wanted.device))
+    fabric = make_fabric(config.hardware.model_copy(update={"accelerator": wanted.device}))
     kinds = (False, True) if wanted.ratio else (wanted.compile,)
     rows = [
         measure(config, number, fabric=fabric, source=wanted.source, seconds=wanted.seconds, compiled=compiled)

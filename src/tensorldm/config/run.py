@@ -21,6 +21,7 @@ class HardwareConfig(Strict):
     precision: Literal["auto", "32-true", "bf16-mixed"] = Field(
         default="auto", description="auto: bf16 on a GPU, float32 on a CPU"
     )
+    channels_last: bool = Field(default=False, description="keep kernels and features channels-last in memory")
 
 
 class RunConfig(Strict):

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from tensorldm.networks.attention import SwinBlock
+from tensorldm.networks.compiling import trace_einops_whole
 from tensorldm.networks.film import ResidualBlock
 
 MOST_VARIANTS = 128
@@ -16,6 +17,7 @@ MOST_VARIANTS = 128
 
 def compile_blocks(model: nn.Module) -> None:
     """Compile every residual and attention block in place."""
+    trace_einops_whole()
     torch._dynamo.config.recompile_limit = MOST_VARIANTS
     for module in model.modules():
         if isinstance(module, ResidualBlock | SwinBlock):

@@ -2,13 +2,15 @@
 
 import os
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from torch import nn
 
 from tensorldm.config.run import HardwareConfig
 from tensorldm.errors import ConfigError, ToolError
 
+Model = TypeVar("Model", bound=nn.Module)
 Fabric = Any
 """Fabric ships without types that a strict checker accepts; the loop states what it uses of it (`loop.Devices`)."""
 
@@ -31,6 +33,14 @@ def make_fabric(settings: HardwareConfig) -> Fabric:
         torch.set_float32_matmul_precision("high")  # TF32 for what stays in float32; fits ask for full precision
     fabric.launch()
     return fabric
+
+
+def place(model: Model, fabric: Fabric, settings: HardwareConfig) -> Model:
+    """The model on the device, in the memory format that the settings ask for; values do not change."""
+    model.to(fabric.device)
+    if settings.channels_last:  # features follow the kernels' format through every layer
+        model.to(memory_format=torch.channels_last_3d)  # type: ignore[call-overload]  # torch's stub leaves it out
+    return model
 
 
 def _accelerator(settings: HardwareConfig) -> str:

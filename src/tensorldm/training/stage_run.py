@@ -23,7 +23,7 @@ from tensorldm.training.checkpoint import (
     write_checkpoint,
 )
 from tensorldm.training.compiling import compile_blocks
-from tensorldm.training.devices import Fabric
+from tensorldm.training.devices import Fabric, place
 from tensorldm.training.ema import Average
 from tensorldm.training.latents import measure_latent_scale
 from tensorldm.training.loop import Opened, Player, Progress, Stage, train
@@ -61,7 +61,7 @@ class StageRun:
         self.settings = settings_of(config, row.number)
         model, before, self.card = starting_model(config, start)
         self.joint = joint_modes(row, config.model, before=before)
-        self.model = model.to(fabric.device)
+        self.model = place(model, fabric, config.hardware)
         self.model.set_joint(*self.joint)
         check_box(self.model, config, row.number)
         moving = set_trainable(self.model, row, config=config.model)

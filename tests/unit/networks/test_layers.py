@@ -20,6 +20,13 @@ def test_a_convolution_with_own_weights_is_six_convolutions(stack, stride):
         torch.testing.assert_close(found[:, member], expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last_3d])
+def test_the_way_of_a_gpu_gives_what_the_way_of_a_cpu_gives(stack, stride, memory):
+    conv = Conv(4, 3, stride=stride, sets=6).to(memory_format=memory)
+    torch.testing.assert_close(conv._convolve_one_by_one(stack), conv._convolve_grouped(stack), atol=1e-5, rtol=1e-5)
+
+
 def test_a_convolution_with_shared_weights_treats_every_member_alike(stack):
     conv = Conv(4, 3)
     found = conv(stack)
