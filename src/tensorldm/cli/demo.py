@@ -40,7 +40,9 @@ def demo(
     )
     if result.remark is not None:
         console.print(result.remark, markup=False)
-    console.print(f"\nDone in {time.perf_counter() - start:.0f} s. The results are in {out}", markup=False)
+    console.print(
+        f"\nDone in {time.perf_counter() - start:.0f} s. The results are in {out}", markup=False, soft_wrap=True
+    )
     places = {
         "scan": result.scan,
         f"tensor ({result.method})": result.tensor,

@@ -36,4 +36,4 @@ def evaluate(
         console.print(table.to_rich())
     for line in (*describe_subjects(rows), describe_anatomies(rows), *ranges.describe()):
         console.print(line, style="dim", markup=False)
-    console.print(f"{len(rows)} figures are in {out}", markup=False)
+    console.print(f"{len(rows)} figures are in {out}", markup=False, soft_wrap=True)

@@ -45,4 +45,4 @@ def analytic(
     console.print(describe_anatomies(everything), style="dim", markup=False)
     if results is not None:
         replace_section(results, "analytic", text=to_markdown(measured, record))
-    console.print(f"Tensors and tables are in {out}", markup=False)
+    console.print(f"Tensors and tables are in {out}", markup=False, soft_wrap=True)
