@@ -49,7 +49,7 @@ def test_a_run_leaves_a_model_that_loads_a_log_and_validation_measures(tmp_path)
 @pytest.mark.parametrize(
     ("words", "error", "sentence"),
     [
-        (["--data", "cohort:mars"], ConfigError, "no such cohort.*cohort:procedural"),
+        (["--data", "cohort:mars"], ConfigError, "--data cohort:mars: there is no such source"),
         (["--data", "no-such-store"], DataError, "no store there.*tensorldm prepare"),
         (["--data", "cohort:procedural", "--stages", "6"], ConfigError, "stages of 1 to 5"),
         (

@@ -16,7 +16,7 @@ def cohort(
     layout: Annotated[
         str, typer.Option(help="bids (raw scans) or hcp (HCP Young Adult tree, background masked).")
     ] = "bids",
-    source: Annotated[str, typer.Option(help="procedural, or templates:FOLDER.")] = "procedural",
+    source: Annotated[str, typer.Option(help="procedural, templates:FOLDER, or several joined by +.")] = "procedural",
     split: Annotated[str, typer.Option(help="Anatomies of train, validation or test.")] = "train",
     config: Annotated[str, typer.Option(help="A preset's name or a YAML file.")] = "cohort",
     overrides: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")] = None,

@@ -13,7 +13,9 @@ STOPPED = 143
 
 @app.command()
 def train(
-    data: Annotated[str, Option(help="A prepared store, cohort:procedural, or cohort:templates:FOLDER.")],
+    data: Annotated[
+        str, Option(help="A prepared store, or cohort:SOURCE (procedural, templates:FOLDER, joined by +).")
+    ],
     out: Annotated[Path, Option(help="Folder of the run; the same command again goes on from it.")],
     config: Annotated[str, Option(help="A preset (paper, base, smoke) or a YAML file.")] = "base",
     stages: Annotated[str, Option(help="Which stages: 1-5, 4, or 1,2,4,5.")] = "1-5",

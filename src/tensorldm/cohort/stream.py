@@ -18,6 +18,7 @@ from tensorldm.cohort.measurement import measure
 from tensorldm.cohort.settings import CohortSettings
 from tensorldm.cohort.virtual import VirtualSubject, make_subject
 from tensorldm.dti.intensity import robust_b0_scale
+from tensorldm.errors import DataError
 from tensorldm.rng import generator
 
 
@@ -29,7 +30,11 @@ class VirtualStream:
     ) -> None:
         assert anatomies, "a stream needs at least one anatomy"
         grids = {(tuple(anatomy.s0.shape), anatomy.voxel_size) for anatomy in anatomies}
-        assert len(grids) == 1, f"anatomies of one stream share one grid, found {sorted(grids)}"
+        if len(grids) > 1:
+            found = " and ".join(f"{'×'.join(map(str, shape))} at {size[0]:g} mm" for shape, size in sorted(grids))
+            raise DataError(
+                f"The anatomies lie on different grids ({found}). Set shape and voxel_mm so that all agree."
+            )
         self.anatomies = tuple(to_device(anatomy, device) for anatomy in anatomies)
         self.settings = settings
         x, y, z = anatomies[0].s0.shape

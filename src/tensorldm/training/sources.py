@@ -1,7 +1,12 @@
-"""Where subjects come from: a prepared store, or virtual heads (``cohort:procedural``, ``cohort:templates:DIR``)."""
+"""Where subjects come from: a prepared store, or virtual heads.
 
+``cohort:procedural``, ``cohort:templates:FOLDER``, or several joined: ``cohort:procedural+templates:FOLDER``.
+"""
+
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -9,18 +14,18 @@ import torch
 from tensorldm.batch import Batch
 from tensorldm.cohort.anatomy import AnatomySource
 from tensorldm.cohort.config import CohortConfig, read_cohort
-from tensorldm.cohort.procedural import ProceduralSource
+from tensorldm.cohort.sources import JOIN
+from tensorldm.cohort.sources import open_source as open_cohort
 from tensorldm.cohort.stream import VirtualStream
 from tensorldm.config.training import Box, DataConfig
 from tensorldm.data.augment import Augmentation
 from tensorldm.data.dataset import PatchStream, VolumeStream
 from tensorldm.data.store import Store
-from tensorldm.errors import ConfigError
+from tensorldm.errors import DataError
 from tensorldm.rng import derive_seed
 from tensorldm.training.streams import Ahead, Boxed, Kept, Patches, Stream
 
-PROCEDURAL = "cohort:procedural"
-TEMPLATES = "cohort:templates:"
+COHORT = "cohort:"
 VALIDATION_ANATOMIES = 8
 """Procedural heads that validation subjects are made from."""
 
@@ -50,13 +55,8 @@ class Source:
 
 def open_source(where: str, settings: DataConfig, *, device: torch.device) -> Source:
     """Open what ``--data`` names."""
-    if where == PROCEDURAL:
-        return _virtual(where, settings, device=device, anatomies=lambda split: _procedural(split, settings))
-    if where.startswith(TEMPLATES):
-        folder = Path(where.removeprefix(TEMPLATES))
-        return _virtual(where, settings, device=device, anatomies=lambda split: _templates(folder, split))
-    if where.startswith("cohort:"):
-        raise ConfigError(f"--data {where}: there is no such cohort. Give {PROCEDURAL} or {TEMPLATES}FOLDER.")
+    if where.startswith(COHORT):
+        return _virtual(where, settings, device=device)
     return _stored(Path(where), settings)
 
 
@@ -73,23 +73,20 @@ def _stored(folder: Path, settings: DataConfig) -> Source:
     )
 
 
-def _virtual(
-    where: str,
-    settings: DataConfig,
-    *,
-    device: torch.device,
-    anatomies: Callable[[str], AnatomySource],
-) -> Source:
+def _virtual(where: str, settings: DataConfig, *, device: torch.device) -> Source:
     varied = cohort_of(settings).settings
 
     def stream_of(split: str) -> VirtualStream:
-        source = anatomies(split)
+        source = _anatomies(where.removeprefix(COHORT), split, settings=settings)
         return VirtualStream.from_source(source, source.names, settings=varied, device=device)
 
     stream = stream_of("train")
     heads: Stream = Kept(stream, settings.subjects, settings.cache_gib) if settings.subjects else stream
     return Source(
-        description=f"{where}, {stream.num_sources} anatomies, {settings.subjects or 'endless'} virtual subjects",
+        description=(
+            f"{_without_folders(where)}, {stream.num_sources} anatomies, "
+            f"{settings.subjects or 'endless'} virtual subjects"
+        ),
         num_anatomies=stream.num_sources,
         repeats=settings.subjects > 0,
         patches=lambda box: Patches(heads, box, per_subject=settings.patches_per_subject),
@@ -103,13 +100,20 @@ def cohort_of(settings: DataConfig) -> CohortConfig:
     return read_cohort(settings.cohort, settings.cohort_set)
 
 
-def _procedural(split: str, settings: DataConfig) -> AnatomySource:
-    cohort = cohort_of(settings)
-    count = settings.anatomies if split == "train" else min(settings.anatomies, VALIDATION_ANATOMIES)
-    return ProceduralSource(split, count, shape=cohort.shape, voxel_size=cohort.voxel_mm, bundles=())
+def _without_folders(where: str) -> str:
+    """A cohort's name for a model's card: the last part of each folder, not where it lay on this machine."""
+    return JOIN.join(re.sub(r"templates:.*[\\/]", "templates:", part.rstrip("/")) for part in where.split(JOIN))
 
 
-def _templates(folder: Path, split: str) -> AnatomySource:
-    from tensorldm.cohort.templates import TemplateSource
-
-    return TemplateSource(folder, split=split)
+def _anatomies(name: str, split: str, *, settings: DataConfig) -> AnatomySource:
+    """The anatomies of a split; procedural ones stand in for validation where the named sources have none."""
+    heads = settings.anatomies if split == "train" else min(settings.anatomies, VALIDATION_ANATOMIES)
+    choose = partial(
+        open_cohort, split=split, settings=cohort_of(settings), subjects=heads, bundles=(), option=f"--data {COHORT}"
+    )
+    source = choose(name)
+    if source.names:
+        return source
+    if split == "train":
+        raise DataError(f"--data {COHORT}{name}: it holds no anatomies for training. Give other sources.")
+    return choose("procedural")
