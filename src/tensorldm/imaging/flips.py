@@ -31,6 +31,8 @@ LEAST_DIRECTIONS = 6
 LARGEST_CONDITION = 10.0
 """Of the six-column design of unit directions: 2 for well-spread ones, large when they leave a component unmeasured."""
 PREFERRED_BVAL = 1000.0
+LARGEST_VOXEL_MM = 5.5
+"""In coarser voxels neighbours belong to different bundles; 5.2 mm slices are still told right."""
 LEAST_FA, LARGEST_FA = 0.3, 0.95
 LEAST_PAIRS = 500
 LARGEST_PAIRS = 15_000
@@ -64,7 +66,7 @@ def check_flips(
     to mend; by default FSL's for this volume. It differs where the volume was re-oriented after it was read.
     """
     chosen = _testable_shell(gradients)
-    if chosen is None or not gradients.b0_indices:
+    if chosen is None or not gradients.b0_indices or max(volume.space.voxel_size) > LARGEST_VOXEL_MM:
         return FlipCheck("untestable", UNTESTABLE)
     indices = [*gradients.b0_indices, *chosen.indices]
     coherence = _coherence(volume.with_data(volume.data[..., indices]), gradients.select(indices), mask)

@@ -8,6 +8,7 @@ from typing import Final
 from tensorldm.reconstruct.inputs import InputFiles
 
 IMAGE: Final = ".nii.gz"
+ABBREVIATION: Final = re.compile(r"fa|md|rd|ad|s0|sd|spd|[vl][123]")
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Naming:
             return self.folder / f"{name}{IMAGE}"
         if name == "mask":
             return self.folder / f"{self.entities}_desc-brain_mask{IMAGE}"
-        return self.folder / f"{self.entities}_model-tensor_param-{_label(name)}_dwimap{IMAGE}"
+        return self.folder / f"{self.entities}_model-DTI_param-{_label(name)}_dwimap{IMAGE}"
 
     @property
     def picture(self) -> Path:
@@ -42,6 +43,6 @@ def naming_for(scan: InputFiles, *, alone: bool) -> Naming:
 
 
 def _label(name: str) -> str:
-    """BIDS labels are letters and digits: ``colour_fa`` is ``colourFa``."""
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    """BIDS labels are letters and digits: ``fa`` is ``FA``, ``colour_fa`` is ``colourFA``."""
+    first, *rest = (word.upper() if ABBREVIATION.fullmatch(word) else word for word in name.split("_"))
+    return first + "".join(word[0].upper() + word[1:] for word in rest)

@@ -120,11 +120,11 @@ def test_a_bids_series_gets_derivative_names(scan, tmp_path, program):
     scan.write_bids(tmp_path / "raw", "01", "2")
     assert program("reconstruct", tmp_path / "raw", "-o", tmp_path / "out").code == 0
     folder = tmp_path / "out" / "sub-01" / "ses-2" / "dwi"
-    for name in ("model-tensor_param-tensor_dwimap", "model-tensor_param-colourFa_dwimap", "desc-brain_mask"):
+    for name in ("model-DTI_param-tensor_dwimap", "model-DTI_param-colourFA_dwimap", "desc-brain_mask"):
         assert (folder / f"sub-01_ses-2_{name}.nii.gz").is_file()
     description = json.loads((tmp_path / "out" / "dataset_description.json").read_text())
     assert description["DatasetType"] == "derivative"
-    assert read_provenance(folder / "sub-01_ses-2_model-tensor_param-tensor_dwimap.nii.gz").mask.is_file()
+    assert read_provenance(folder / "sub-01_ses-2_model-DTI_param-tensor_dwimap.nii.gz").mask.is_file()
 
 
 def test_volumes_in_separate_files_give_what_the_series_gives(scan, tmp_path, program):

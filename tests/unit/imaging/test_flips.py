@@ -112,3 +112,11 @@ def test_one_direction_everywhere_says_nothing_of_flips_and_is_never_passed():
     gradients = table(spread_directions(12))
     volume = measured(np.broadcast_to([0.36, 0.48, 0.8], (*SHAPE, 3)), gradients)
     assert check_flips(volume, gradients, mask=np.ones(SHAPE, bool)).status == "untestable"
+
+
+def test_voxels_too_coarse_for_single_bundles_are_never_judged():
+    gradients = table(spread_directions(12))
+    volume, mask = tracts(gradients)
+    assert check_flips(volume, gradients, mask=mask).status == "verified"
+    coarse = Volume(volume.data, Space(SHAPE, np.diag([6.0, 6.0, 6.0, 1.0])))
+    assert check_flips(coarse, gradients, mask=mask).status == "untestable"
