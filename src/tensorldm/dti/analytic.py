@@ -98,16 +98,23 @@ def _traceless_basis() -> Float[Tensor, "6 5"]:
     return basis
 
 
+def apparent_diffusion(signal: Signals, bvals: BVals, *, min_signal: float = MIN_SIGNAL) -> Signals:
+    """ADC = −ln(S/S0)/b of every volume, zero for b=0; S0 is the geometric mean of those [choice: b0-of-adc]."""
+    bvals = bvals.to(signal)
+    weighted = bvals > B0_MAX_S_PER_MM2
+    logs = log_signal(signal, min_signal=min_signal)
+    b0 = (logs * ~weighted).sum(dim=-1, keepdim=True) / (~weighted).sum()
+    return torch.where(weighted, (b0 - logs) / bvals.clamp_min(B0_MAX_S_PER_MM2), 0.0)
+
+
 def _apparent_diffusion(signal: Tensor, bvals: Tensor, directions: Tensor, min_signal: float) -> _Adc:
+    """ADCs of the weighted volumes alone, with their directions; refused where there are none, or no b=0."""
     weighted = bvals.cpu() > B0_MAX_S_PER_MM2
     if weighted.all() or not weighted.any():
         found = "no b=0 volume" if weighted.all() else "no weighted volume"
         raise DataError(f"{found} among {len(bvals)}: an ADC needs both. Give b=0 and diffusion-weighted volumes.")
-    logs = log_signal(signal, min_signal=min_signal)
-    chosen = weighted.to(signal.device)
-    attenuation = logs[..., ~chosen].mean(dim=-1, keepdim=True) - logs[..., chosen]
-    unit = torch.nn.functional.normalize(directions.double().cpu()[weighted], dim=-1)
-    return _Adc(attenuation / bvals.to(signal)[chosen], unit)
+    values = apparent_diffusion(signal, bvals, min_signal=min_signal)[..., weighted.to(signal.device)]
+    return _Adc(values, torch.nn.functional.normalize(directions.double().cpu()[weighted], dim=-1))
 
 
 def _apply_rule(rule: Tensor, adc: Tensor) -> Tensor:

@@ -11,10 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tensorldm.components import DIAGONAL
-from tensorldm.dti.analytic import minimum_norm
-from tensorldm.dti.fit import log_signal
-from tensorldm.dti.signal import B0_MAX_S_PER_MM2
-from tensorldm.shapes import BVals, Components, Dwi, Masks
+from tensorldm.dti.analytic import apparent_diffusion, minimum_norm
+from tensorldm.shapes import Components, Dwi, Masks
 
 LARGEST_MM2_PER_S = 5e-3
 """[choice: analytic-limit] Above free water at body temperature (3e-3) with room for noise; beyond it is only noise."""
@@ -40,11 +38,3 @@ def analytic_inputs(
         adcs.append(rearrange(adc, "x y z c -> c x y z") / scales[DIAGONAL[0]])
     inside = rearrange(mask, "b x y z -> b 1 x y z")
     return torch.stack(tensors).to(dwi) * inside, torch.stack(adcs).to(dwi) * inside
-
-
-def apparent_diffusion(signal: Float[Tensor, "*voxels c"], bvals: BVals) -> Float[Tensor, "*voxels c"]:
-    """−ln(S/S0)/b of every volume, S0 the geometric mean of the b=0 volumes; zero for those."""
-    weighted = bvals > B0_MAX_S_PER_MM2
-    logs = log_signal(signal)
-    b0 = (logs * ~weighted).sum(dim=-1, keepdim=True) / (~weighted).sum()
-    return torch.where(weighted, (b0 - logs) / bvals.clamp_min(B0_MAX_S_PER_MM2), 0.0)

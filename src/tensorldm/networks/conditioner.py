@@ -7,6 +7,7 @@ to the experts (Phase II). Here each of the four volumes has a pathway of its ow
 Axes: b batch, c DWI volume, f feature, v gradient embedding, x y z space; levels run from fine to coarse.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -42,7 +43,7 @@ def pool_levels(levels: Sequence[AnyStack]) -> AnyStack:
     return torch.cat([average_pool(level, 2 ** (last - i)) for i, level in enumerate(levels)], dim=2)
 
 
-class Conditioner(nn.Module):
+class Conditioner(nn.Module, ABC):
     """Contract of both forms; ``channels`` are the features' at each level, fine to coarse."""
 
     channels: tuple[int, ...]
@@ -51,6 +52,7 @@ class Conditioner(nn.Module):
     gradient_channels: int
     """Entries of γ_c; 0 in the paper's form."""
 
+    @abstractmethod
     def forward(
         self,
         dwi: Dwi,
@@ -61,7 +63,6 @@ class Conditioner(nn.Module):
         adc: Dwi | None = None,
     ) -> ScanFeatures:
         """Features of a scan whose sides are multiples of the coarsest level's voxel."""
-        raise NotImplementedError
 
 
 class Pathway(nn.Module):

@@ -6,6 +6,7 @@ sees component and gradient together.
 Axes: b batch, d component (6), c DWI volume, f feature, v component vector, g gradient embedding, x y z space.
 """
 
+from abc import ABC, abstractmethod
 from typing import Literal
 
 import torch
@@ -27,7 +28,7 @@ Gates = Float[Tensor, "b 6 c"]
 """Shares of the volumes for each component; each row sums to one."""
 
 
-class Experts(nn.Module):
+class Experts(nn.Module, ABC):
     """Contract and common part of both forms."""
 
     def __init__(self, pooled_channels: int, channels: int, *, sets: int, gradient_channels: int, routing: Routing):
@@ -43,9 +44,9 @@ class Experts(nn.Module):
             return component_vectors.new_full((number, len(component_vectors), volumes), 1 / volumes)
         return self.gate_logits(features.gradients, component_vectors).softmax(dim=-1)
 
+    @abstractmethod
     def gate_logits(self, gradients: Float[Tensor, "b c g"], component_vectors: ComponentVectors) -> Gates:
         """g(e_d) before the softmax over volumes."""
-        raise NotImplementedError
 
     def forward(self, features: ScanFeatures, component_vectors: ComponentVectors) -> Latents:
         """Φ^d on the latents' grid."""

@@ -1,7 +1,9 @@
+import math
+
 import pytest
 import torch
 
-from tensorldm.dti.analytic import ade, ade_literal, minimum_norm
+from tensorldm.dti.analytic import ade, ade_literal, apparent_diffusion, minimum_norm
 from tensorldm.dti.eigen import eigenvalues
 from tensorldm.dti.logarithm import EIGENVALUE_FLOOR_MM2_PER_S, log_euclidean_distance
 from tensorldm.dti.packing import frobenius, pack, unpack
@@ -147,3 +149,9 @@ def test_a_series_without_b0_is_refused(method):
 def test_two_directions_are_too_few_for_a_diagonal(method):
     with pytest.raises(DataError, match="Give"):
         method(torch.ones(2, 3), torch.tensor([0.0, 1000.0, 1000.0]), AXES.float())
+
+
+def test_apparent_diffusion_is_the_log_ratio_to_the_geometric_mean_of_the_b0s_over_b():
+    signal = torch.tensor([[400.0, 100.0, 200.0 * math.exp(-1.2), 200.0 * math.exp(-0.35)]], dtype=torch.float64)
+    adc = apparent_diffusion(signal, torch.tensor([0.0, 5.0, 1000.0, 500.0], dtype=torch.float64))
+    torch.testing.assert_close(adc, torch.tensor([[0.0, 0.0, 1.2e-3, 0.7e-3]], dtype=torch.float64))
