@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from tensorldm.errors import DataError
+from tensorldm.imaging.heads import SPLITS
 from tensorldm.imaging.tab_files import read_rows
 
-SPLITS: Final = ("train", "validation", "test")
 MANIFEST_FILE: Final = "manifest.tsv"
 
 

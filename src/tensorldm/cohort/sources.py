@@ -11,9 +11,9 @@ import torch
 from tensorldm.cohort.anatomy import Anatomy, AnatomySource
 from tensorldm.cohort.bundle_names import PAPER_BUNDLES
 from tensorldm.cohort.config import CohortConfig
-from tensorldm.cohort.manifest import SPLITS
 from tensorldm.cohort.procedural import ProceduralSource
 from tensorldm.errors import ConfigError
+from tensorldm.imaging.heads import SPLITS
 
 TEMPLATES = "templates:"
 JOIN = "+"

@@ -16,8 +16,8 @@ from torch.nn import functional as F
 from tensorldm.batch import Batch
 from tensorldm.data.augment import NO_AUGMENTATION, Augmentation, augment
 from tensorldm.data.sampler import brain_corner, subject_at
-from tensorldm.data.splits import Split
 from tensorldm.data.store import Store
+from tensorldm.imaging.heads import Split
 from tensorldm.rng import numpy_generator
 
 Box = tuple[int, int, int]

@@ -21,11 +21,12 @@ import torch
 from tensorldm.config.prepare import PrepareConfig
 from tensorldm.data.inputs import inputs_hash, source_files
 from tensorldm.data.scan import check_scan, prepare_scan
-from tensorldm.data.splits import Pin, Source, Split, make_splits, pins_by_person
+from tensorldm.data.splits import Pin, Source, make_splits, pins_by_person
 from tensorldm.data.store import Store, safe_name
 from tensorldm.data.subject import Record
 from tensorldm.errors import DataError, DataWarning, TensorldmError
 from tensorldm.imaging.header import SUFFIXES
+from tensorldm.imaging.heads import Split
 from tensorldm.imaging.layouts import COMMON_NAMES, ScanFiles, find_scans, list_files
 
 HELD_OUT: Final[tuple[Split, ...]] = ("validation", "test")

@@ -8,14 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final
 
 from tensorldm.errors import DataError
+from tensorldm.imaging.heads import SPLITS, Split
 from tensorldm.imaging.tab_files import read_rows
 from tensorldm.rng import derive_seed
 
-Split = Literal["train", "validation", "test"]
-SPLITS: Final[tuple[Split, ...]] = get_args(Split)
 PAPER_COUNTS: Final[tuple[int, int, int]] = (681, 97, 195)
 """Persons in each split of the paper's 973; any other number is shared in the same proportion."""
 

@@ -19,11 +19,12 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, field_validator
 
 from tensorldm.config.reading import Strict
-from tensorldm.data.splits import Source, Split, check_splits
+from tensorldm.data.splits import Source, check_splits
 from tensorldm.data.subject import Record, Subject
 from tensorldm.data.subject_file import read_box, read_mask, read_subject, write_subject
 from tensorldm.errors import DataError
 from tensorldm.imaging.atomic import write_json, write_text
+from tensorldm.imaging.heads import Split
 from tensorldm.shapes import MaskImage
 
 FORMAT: Literal["tensorldm-store"] = "tensorldm-store"

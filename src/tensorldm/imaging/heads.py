@@ -5,10 +5,12 @@ it was trained on. A dataset of real people has no such column, and every subjec
 """
 
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 from tensorldm.imaging.tab_files import read_rows
 
+Split = Literal["train", "validation", "test"]
+SPLITS: Final[tuple[Split, ...]] = get_args(Split)
 TABLES: Final = ("participants.tsv", "truth/subjects.tsv")
 """Of a BIDS dataset, and beside the truth of an HCP tree; the first column names the subject's folder."""
 ANATOMY, SPLIT = "anatomy_source", "split"

@@ -10,11 +10,12 @@ import torch
 
 from tensorldm.cohort.anatomy import Anatomy
 from tensorldm.cohort.bundle_names import PAPER_BUNDLES
-from tensorldm.cohort.manifest import MANIFEST_FILE, SPLITS, Entry, read_manifest
+from tensorldm.cohort.manifest import MANIFEST_FILE, Entry, read_manifest
 from tensorldm.cohort.templates.packing import SUFFIX, load_anatomy, save_anatomy
 from tensorldm.cohort.templates.request import GridChoice, Request
 from tensorldm.cohort.templates.volumes import moved
 from tensorldm.errors import DataError
+from tensorldm.imaging.heads import SPLITS
 
 
 class Kind(NamedTuple):
