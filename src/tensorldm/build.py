@@ -2,6 +2,7 @@
 
 import torch
 
+from tensorldm.components import NUM_COMPONENTS
 from tensorldm.config.model import ModelConfig
 from tensorldm.data.scaling import TensorScaling
 from tensorldm.diffusion import linear_schedule
@@ -11,6 +12,7 @@ from tensorldm.networks.conditioner import Conditioner, FixedConditioner
 from tensorldm.networks.decoder import Decoder
 from tensorldm.networks.direction_conditioner import DirectionConditioner
 from tensorldm.networks.encoder import Encoder
+from tensorldm.networks.expectation import Expectation
 from tensorldm.networks.experts import DirectionExperts, Experts, FixedExperts
 from tensorldm.networks.quantizer import VectorQuantizer
 from tensorldm.networks.unet import UNet
@@ -33,6 +35,7 @@ def build_model(config: ModelConfig, seed: int = 0) -> TensorLDM:
             latent_channels=config.autoencoder.latent_channels,
             component_scales=build_scaling(config).per_component,
             prediction=config.diffusion.prediction,
+            expectation=_expectation(config),
         )
 
 
@@ -45,7 +48,18 @@ def _conditioner(config: ModelConfig) -> Conditioner:
     sizes = config.autoencoder
     if sizes.conditioner == "paper":
         return FixedConditioner(sizes.conditioner_channels)
-    return DirectionConditioner(sizes.conditioner_channels, gradient_channels=sizes.gradient_channels)
+    return DirectionConditioner(
+        sizes.conditioner_channels,
+        gradient_channels=sizes.gradient_channels,
+        analytic_channels=NUM_COMPONENTS if config.expectation is None else 2 * NUM_COMPONENTS,
+    )
+
+
+def _expectation(config: ModelConfig) -> Expectation | None:
+    sizes = config.expectation
+    if sizes is None:
+        return None
+    return Expectation(sizes.channels, num_blocks=sizes.blocks, vector_channels=sizes.vector_channels)
 
 
 def _autoencoder(config: ModelConfig, conditioner: Conditioner) -> Autoencoder:

@@ -8,6 +8,8 @@ Axes: b batch, c DWI volume, d component (6), f latent channel, x y z space.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import lcm
 from typing import NamedTuple
 
 import torch
@@ -22,6 +24,7 @@ from tensorldm.networks.attention import AttentionMode
 from tensorldm.networks.autoencoder import GROUPS, Autoencoder
 from tensorldm.networks.conditioner import ScanFeatures
 from tensorldm.networks.embeddings import latent_coordinates, mask_centre
+from tensorldm.networks.expectation import Expectation, expectation_inputs
 from tensorldm.networks.experts import Experts, Gates
 from tensorldm.networks.unet import DenoiseCondition, UNet
 from tensorldm.shapes import Components, Dwi, Latents, Masks
@@ -53,10 +56,12 @@ class TensorLDM(nn.Module):
         latent_channels: int,
         component_scales: Sequence[float],
         prediction: Prediction = "noise",
+        expectation: Expectation | None = None,
     ) -> None:
         """``component_scales`` are mm²/s for one network unit, component by component."""
         super().__init__()
         self.autoencoder, self.unet, self.experts = autoencoder, unet, experts
+        self.expectation = expectation
         self.schedule, self.prediction = schedule, prediction
         self.component_scales = tuple(component_scales)
         self.latent_channels = latent_channels
@@ -70,11 +75,11 @@ class TensorLDM(nn.Module):
     def side_multiple(self) -> int:
         """What volumes are padded to a multiple of, in voxels."""
         multiple: int = self.compression * self.unet.side_multiple
-        return multiple
+        return multiple if self.expectation is None else lcm(multiple, self.expectation.side_multiple)
 
     def latent_size(self, size: Size) -> Size:
         """Grid of the latents of a volume of this size."""
-        x, y, z = (-(-side // self.side_multiple) * self.unet.side_multiple for side in size)
+        x, y, z = (-(-side // self.side_multiple) * self.side_multiple // self.compression for side in size)
         return x, y, z
 
     def latent_shape(self, number: int, size: Size) -> tuple[int, ...]:
@@ -92,22 +97,50 @@ class TensorLDM(nn.Module):
         self.unet.set_joint(unet)
 
     def scan_features(
-        self, dwi: Dwi, bvals: Float[Tensor, "b c"], *, directions: Float[Tensor, "b c 3"], mask: Masks
+        self,
+        dwi: Dwi,
+        bvals: Float[Tensor, "b c"],
+        *,
+        directions: Float[Tensor, "b c 3"],
+        mask: Masks,
+        voxel_size: Float[Tensor, "b 3"],
     ) -> ScanFeatures:
         """All that the DWIs inside the mask tell, once for all steps and samples."""
-        dwi, inside = self._pad(dwi * mask[:, None]), self._pad(mask[:, None].to(dwi))[:, 0] > 0
+        dwi, inside = self._masked(dwi, mask)
         conditioner = self.autoencoder.conditioner
-        analytic = adc = None
-        if conditioner.gradient_channels:
-            analytic, adc = analytic_inputs(
-                dwi, bvals, directions=directions, mask=inside, component_scales=self.component_scales
-            )
-        features: ScanFeatures = conditioner(dwi, bvals, directions=directions, analytic=analytic, adc=adc)
-        return features
+        if not conditioner.gradient_channels:
+            plain: ScanFeatures = conditioner(dwi, bvals, directions=directions)
+            return plain
+        solved, adc = self._solve(dwi, bvals, directions, inside)
+        expected = None
+        if self.expectation is not None:
+            known = expectation_inputs(dwi, bvals, solved=solved, mask=inside, voxel_size=voxel_size)
+            expected = self.expectation(known, bvals, directions=directions) * inside[:, None]
+            solved = torch.cat([solved, expected.to(solved)], dim=1)
+        features: ScanFeatures = conditioner(dwi, bvals, directions=directions, analytic=solved, adc=adc)
+        return replace(features, expected=expected)
 
-    def encode(self, components: Components) -> Float[Tensor, "b 6 _ _ _ _"]:
+    def expect(
+        self,
+        dwi: Dwi,
+        bvals: Float[Tensor, "b c"],
+        *,
+        directions: Float[Tensor, "b c 3"],
+        mask: Masks,
+        voxel_size: Float[Tensor, "b 3"],
+    ) -> Components:
+        """The expected tensor alone, zero outside the mask."""
+        assert self.expectation is not None, "this model has no expectation"
+        x, y, z = dwi.shape[-3:]
+        dwi, inside = self._masked(dwi, mask)
+        solved, _ = self._solve(dwi, bvals, directions, inside)
+        known = expectation_inputs(dwi, bvals, solved=solved, mask=inside, voxel_size=voxel_size)
+        expected = self.expectation(known, bvals, directions=directions) * inside[:, None]
+        return expected[..., :x, :y, :z]
+
+    def encode(self, components: Components, features: ScanFeatures) -> Float[Tensor, "b 6 _ _ _ _"]:
         """Latents before quantisation, of mean zero and variance one in each group; padded grid."""
-        return self.normalise(self.autoencoder.encode(self._pad(components)))
+        return self.normalise(self.autoencoder.encode(self._pad(components), features))
 
     def decode(self, latents: Latents, features: ScanFeatures, *, size: Size) -> Float[Tensor, "b 6 _ _ _"]:
         """Components of a volume of this size, from normalised latents, which are quantised first."""
@@ -161,7 +194,7 @@ class TensorLDM(nn.Module):
         voxel_size: Float[Tensor, "b 3"],
     ) -> ScanReading:
         """Encode and condition once, for however many steps and samples follow."""
-        features = self.scan_features(dwi, bvals, directions=directions, mask=mask)
+        features = self.scan_features(dwi, bvals, directions=directions, mask=mask, voxel_size=voxel_size)
         return ScanReading(features, self.condition(features, mask_centre(mask), voxel_size=voxel_size), mask)
 
     @torch.inference_mode()
@@ -218,6 +251,14 @@ class TensorLDM(nn.Module):
         return self.draw(
             reading, noise, num_steps=num_steps, sampler=sampler, spacing=spacing, eta=eta, generator=generator
         )
+
+    def _masked(self, dwi: Dwi, mask: Masks) -> tuple[Float[Tensor, "b c _ _ _"], Bool[Tensor, "b _ _ _"]]:
+        """Both padded, the signal outside the mask gone."""
+        return self._pad(dwi * mask[:, None]), self._pad(mask[:, None].to(dwi))[:, 0] > 0
+
+    def _solve(self, dwi: Dwi, bvals: Tensor, directions: Tensor, mask: Masks) -> tuple[Components, Dwi]:
+        """Minimum-norm tensor and ADCs in network units."""
+        return analytic_inputs(dwi, bvals, directions=directions, mask=mask, component_scales=self.component_scales)
 
     def _statistics(self) -> tuple[Float[Tensor, "1 6 f 1 1 1"], Float[Tensor, "1 6 f 1 1 1"]]:
         members = torch.tensor([len(group) for group in GROUPS], device=self.latent_mean.device)

@@ -55,7 +55,7 @@ def _loss(config: RunConfig, number: int, *, start: Path | None, latent_scale_of
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", STAGES)
+@pytest.mark.parametrize("number", LEAST_FALL)
 def test_the_loss_of_every_stage_falls_by_its_share(number, run, config, head):
     end = bundle_of(run, number)
     first, last = (

@@ -89,7 +89,8 @@ def scan(size, generator, number=3):
 
 
 def features_of(model, inputs):
-    return model.scan_features(inputs["dwi"], inputs["bvals"], directions=inputs["directions"], mask=inputs["mask"])
+    known = {name: inputs[name] for name in ("directions", "mask", "voxel_size")}
+    return model.scan_features(inputs["dwi"], inputs["bvals"], **known)
 
 
 @pytest.mark.parametrize("size", [(16, 16, 16), (13, 17, 9), (8, 21, 30)])
@@ -140,7 +141,7 @@ def test_decoding_what_was_encoded_is_the_autoencoders_own_reconstruction(model,
         features = features_of(model, inputs)
         raw = model.autoencoder.encode(components)
         model.set_latent_scale(raw, torch.ones(1, 4, 4, 4, dtype=torch.bool))
-        decoded = model.decode(model.encode(components), features, size=(16, 16, 16))
+        decoded = model.decode(model.encode(components, features), features, size=(16, 16, 16))
         expected = model.autoencoder(components, features).components
     agree = ((decoded - expected).abs() < 1e-4).float().mean()
     assert float(agree) > 0.99  # a latent almost between two codes may fall either way after rescaling
@@ -150,8 +151,9 @@ def test_latents_inside_the_mask_have_unit_variance_in_each_group(model, generat
     components = torch.randn(2, 6, 16, 16, 16, generator=generator)
     inside = torch.rand(2, 4, 4, 4, generator=generator) > 0.4
     with torch.no_grad():
+        features = features_of(model, scan((16, 16, 16), generator))
         model.set_latent_scale(model.autoencoder.encode(components), inside)
-        latents = model.encode(components)
+        latents = model.encode(components, features)
     for group in (slice(0, 3), slice(3, 6)):
         members = latents[:, group].movedim(2, -1).movedim(1, -2)[inside]
         torch.testing.assert_close(members.std(dim=(0, 1)), torch.ones(LATENT_CHANNELS), atol=1e-4, rtol=0)

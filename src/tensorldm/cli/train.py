@@ -18,7 +18,7 @@ def train(
     ],
     out: Annotated[Path, Option(help="Folder of the run; the same command again goes on from it.")],
     config: Annotated[str, Option(help="A preset (paper, base, smoke) or a YAML file.")] = "base",
-    stages: Annotated[str, Option(help="Which stages: 1-5, 4, or 1,2,4,5.")] = "1-5",
+    stages: Annotated[str | None, Option(help="Which stages: 1-5, 4, or 1,2,4,5; all that the model has.")] = None,
     start: Annotated[
         Path | None, Option("--from-bundle", help="Start from this bundle where the run has none.")
     ] = None,
@@ -32,7 +32,7 @@ def train(
     from tensorldm.training.run import check_stages, parse_stages, run_training
 
     settings = read_config(RunConfig, config, overrides or [])
-    numbers = parse_stages(stages)
+    numbers = parse_stages(stages) if stages is not None else settings.stage_numbers
     if dry_run:
         from rich.console import Console
 

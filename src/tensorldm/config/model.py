@@ -76,6 +76,20 @@ class ScalingConfig(Strict):
     off_diagonal: float = Field(default=0.5e-3, gt=0, lt=1)
 
 
+class ExpectationConfig(Strict):
+    """The direct regression that diffusion starts from; not in the paper."""
+
+    channels: Widths = Field(min_length=2)
+    blocks: Widths = Field(description="residual blocks of each level, on each side of the U")
+    vector_channels: int = Field(default=128, gt=0, description="entries of the embedding of the scan's gradients")
+
+    @model_validator(mode="after")
+    def _levels_match(self) -> "ExpectationConfig":
+        if len(self.channels) != len(self.blocks) or min(self.blocks) < 1:
+            raise ValueError("each level of the expectation needs its number of blocks, at least 1")
+        return self
+
+
 class ModelConfig(Strict):
     """The whole model; together with the weights it is all that reconstruction needs."""
 
@@ -85,6 +99,15 @@ class ModelConfig(Strict):
     scaling: ScalingConfig = ScalingConfig()
     decoder_cca: CrossAttention = Field(default="gated", description="of Stage 3, with the fusion MLP")
     unet_cca: CrossAttention = Field(default="gated", description="of Stage 5")
+    expectation: ExpectationConfig | None = Field(
+        default=None, description="regress the mean first and diffuse the rest; null is the paper's form"
+    )
+
+    @model_validator(mode="after")
+    def _expectation_reads_gradients(self) -> "ModelConfig":
+        if self.expectation is not None and self.autoencoder.conditioner == "paper":
+            raise ValueError("an expectation is told its gradients, so it needs the directional conditioner")
+        return self
 
 
 def _check_heads(channels: Widths, levels: tuple[int, ...], head: int) -> None:

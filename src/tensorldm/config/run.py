@@ -1,15 +1,16 @@
 """A whole training run: the model, the data, five stages, and everything around them."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from tensorldm.config.model import ModelConfig
 from tensorldm.config.reading import Strict
 from tensorldm.config.training import AverageConfig, DataConfig, KeepConfig, StageConfig, ValidationConfig
 
-StageKey = Literal["1", "2", "3", "4", "5"]
+StageKey = Literal["0", "1", "2", "3", "4", "5"]
 STAGES: tuple[StageKey, ...] = ("1", "2", "3", "4", "5")
+"""The paper's. Stage 0, the expectation, comes before them where a model has one."""
 
 
 class HardwareConfig(Strict):
@@ -24,17 +25,24 @@ class HardwareConfig(Strict):
     channels_last: bool = Field(default=False, description="keep kernels and features channels-last in memory")
 
 
-class RunConfig(Strict):
-    """What ``tensorldm train`` reads."""
+class RunSettings(Strict):
+    """What every method's run has; the model and the stages are the method's own and are narrowed by its schema."""
 
     seed: int = Field(default=0, ge=0)
-    model: ModelConfig
+    model: Strict
     data: DataConfig = DataConfig()
-    stages: dict[StageKey, StageConfig]
+    stages: dict[Any, StageConfig]
     average: AverageConfig = AverageConfig()
     validation: ValidationConfig = ValidationConfig()
     keep: KeepConfig = KeepConfig()
     hardware: HardwareConfig = HardwareConfig()
+
+
+class RunConfig(RunSettings):
+    """What ``tensorldm train`` reads."""
+
+    model: ModelConfig
+    stages: dict[StageKey, StageConfig]
 
     @field_validator("stages")
     @classmethod
@@ -43,3 +51,14 @@ class RunConfig(Strict):
         if missing:
             raise ValueError(f"stage {', '.join(missing)} is missing; all five are always described")
         return stages
+
+    @model_validator(mode="after")
+    def _expectation_has_a_stage(self) -> "RunConfig":
+        if (self.model.expectation is not None) != ("0" in self.stages):
+            raise ValueError("stage 0 trains the expectation: describe both or neither")
+        return self
+
+    @property
+    def stage_numbers(self) -> list[int]:
+        """Every stage that this model has, in order."""
+        return sorted(int(key) for key in self.stages)

@@ -24,7 +24,7 @@ class StageConfig(Strict):
     decay: Literal["constant", "cosine"] = "constant"
     clip: float = Field(default=1.0, gt=0, description="largest norm of the gradient")
     compile: bool = Field(default=False, description="torch.compile the blocks; takes a minute first")
-    lem_weight: float = Field(default=0.01, ge=0, description="lambda of E5; read by Stage 3 alone")
+    lem_weight: float = Field(default=0.01, ge=0, description="lambda of E5; read by Stages 0 and 3")
 
     @model_validator(mode="after")
     def _sides_are_whole_latent_voxels(self) -> "StageConfig":
@@ -65,4 +65,13 @@ class DataConfig(Strict):
     anatomies: int = Field(default=64, ge=1, description="procedural heads that virtual subjects are made from")
     subjects: int = Field(default=0, ge=0, description="virtual subjects; 0 is endless")
     cache_gib: float = Field(default=0.0, ge=0, description="memory for virtual subjects that come again")
+    replays: int = Field(default=1, ge=1, description="times that each subject of an endless stream is learned from")
+    replay_window: int = Field(default=64, ge=1, description="subjects that are held for that")
+    replay_group: int = Field(default=8, ge=1, description="neighbours that stay together; a batch divides it")
     patches_per_subject: int = Field(default=8, ge=1, description="patches cut from one virtual head in Stage 1")
+
+    @model_validator(mode="after")
+    def _windows_hold_whole_groups(self) -> "DataConfig":
+        if self.replay_window % self.replay_group:
+            raise ValueError("replay_window is a multiple of replay_group")
+        return self

@@ -57,8 +57,10 @@ class Autoencoder(nn.Module):
         self.conditioner = conditioner
         self.decoder = decoder
 
-    def encode(self, components: Components) -> Float[Tensor, "b 6 _ _ _ _"]:
-        """Latents before quantisation, in the encoders' own units."""
+    def encode(self, components: Components, features: ScanFeatures | None = None) -> Float[Tensor, "b 6 _ _ _ _"]:
+        """Latents before quantisation, in the encoders' own units: of the difference from what ``features`` expect."""
+        if features is not None and features.expected is not None:
+            components = components - features.expected.to(components.dtype)
         parts = [
             encoder(components[:, group[0] : group[-1] + 1])
             for encoder, group in zip(self.encoders, GROUPS, strict=True)
@@ -81,12 +83,12 @@ class Autoencoder(nn.Module):
     def decode(self, quantized: Latents, features: ScanFeatures) -> Float[Tensor, "b 6 _ _ _"]:
         """Components in network units, from latents made of codes."""
         components: Tensor = self.decoder(quantized, features.fused)
-        return components
+        return components if features.expected is None else components + features.expected
 
     def forward(
         self, components: Components, features: ScanFeatures, *, inside: Bool[Tensor, "b _ _ _"] | None = None
     ) -> Reconstruction:
         """Encode, quantise and decode; ``inside`` is the mask on the latents' grid."""
-        quantized = self.quantize(self.encode(components), inside)
+        quantized = self.quantize(self.encode(components, features), inside)
         decoded = self.decode(quantized.latents, features)
         return Reconstruction(decoded, quantized.commitment, quantized.perplexity)

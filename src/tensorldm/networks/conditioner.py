@@ -35,6 +35,8 @@ class ScanFeatures:
     """φ̄_c: the features of each volume at all levels, on the latents' grid."""
     gradients: Float[Tensor, "b c v"]
     """γ_c, the embedding of each volume's b and direction; without entries where the form does not read them."""
+    expected: Float[Tensor, "b 6 _ _ _"] | None = None
+    """The tensor that is expected of the scan, in network units: what latents are the difference from."""
 
 
 def pool_levels(levels: Sequence[AnyStack]) -> AnyStack:

@@ -38,8 +38,10 @@ class Encoded:
         return _join([self._known[name] for name in batch.subjects])
 
     def _encode(self, batch: Batch) -> tuple[Latents, ScanFeatures]:
-        latents = self.model.encode(self.scaling.scale(batch.components)).float()
-        features = self.model.scan_features(batch.dwi, batch.bvals, directions=batch.directions, mask=batch.mask)
+        features = self.model.scan_features(
+            batch.dwi, batch.bvals, directions=batch.directions, mask=batch.mask, voxel_size=batch.voxel_size
+        )
+        latents = self.model.encode(self.scaling.scale(batch.components), features).float()
         # The decoders' maps are by far the largest part, and the U-Net does not read them.
         return latents, ScanFeatures((), features.pooled, gradients=features.gradients)
 

@@ -27,6 +27,27 @@ PerSubject = Float[Tensor, " b"]
 Logs = dict[str, Tensor]
 
 
+class ExpectationObjective(nn.Module):
+    """Stage 0: the error of the expected tensor, of each component and of its logarithm [choice: expectation]."""
+
+    def __init__(self, model: TensorLDM, *, scaling: TensorScaling, lem_weight: float = 0.0) -> None:
+        super().__init__()
+        self.model, self.scaling, self.lem_weight = model, scaling, lem_weight
+
+    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:  # noqa: ARG002  nothing is drawn
+        """Loss of regressing the reference tensors."""
+        target = self.scaling.scale(batch.components)
+        expected = self.model.expect(
+            batch.dwi, batch.bvals, directions=batch.directions, mask=batch.mask, voxel_size=batch.voxel_size
+        ).float()
+        regression = l1(expected, target, mask=batch.mask).mean()
+        distance = log_distance(
+            self.scaling.unscale(expected), batch.components.to(expected.dtype), mask=batch.mask
+        ).mean()
+        loss = regression + self.lem_weight * distance
+        return loss, {"regression": regression.detach(), "log_distance": distance.detach()}
+
+
 class ReconstructionObjective(nn.Module):
     """Stages 1 and 2: E4 and the commitment to the codebook. With ``lem_weight`` Stage 3: E5."""
 
@@ -37,7 +58,9 @@ class ReconstructionObjective(nn.Module):
     def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:  # noqa: ARG002  nothing is drawn
         """Loss of encoding and decoding the reference tensors."""
         target = self.scaling.scale(batch.components)
-        features = self.model.scan_features(batch.dwi, batch.bvals, directions=batch.directions, mask=batch.mask)
+        features = self.model.scan_features(
+            batch.dwi, batch.bvals, directions=batch.directions, mask=batch.mask, voxel_size=batch.voxel_size
+        )
         result = self.model.autoencoder(target, features, inside=self.model.latent_mask(batch.mask))
         decoded = result.components.float()
         reconstruction = l1(decoded, target, mask=batch.mask).mean()

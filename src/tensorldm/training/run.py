@@ -84,7 +84,7 @@ def parse_stages(text: str) -> list[int]:
     except ValueError:
         numbers = []
     if not numbers or numbers != sorted(set(numbers)) or not set(numbers) <= set(STAGES):
-        raise ConfigError(f"--stages {text}: expected stages of 1 to 5 in order, for example 1-5, 4 or 1,2,4,5.")
+        raise ConfigError(f"--stages {text}: expected stages of 0 to 5 in order, for example 1-5, 4 or 1,2,4,5.")
     return numbers
 
 
@@ -105,6 +105,9 @@ def check_stages(config: RunConfig, *, out: Path, stages: Sequence[int], start: 
         raise ConfigError(
             f"{start}: a model of another size or form than the configuration's. Use the one it was made with."
         )
+    unknown = [number for number in stages if number not in config.stage_numbers]
+    if unknown:
+        raise ConfigError(f"Stage {unknown[0]} trains the expectation, which this model does not have. Leave it out.")
     for number in stages:
         row = STAGES[number]
         given = [earlier for earlier in row.starts_from if earlier in stages or _finished(out, earlier)]

@@ -23,7 +23,7 @@ from tensorldm.data.dataset import PatchStream, VolumeStream
 from tensorldm.data.store import Store
 from tensorldm.errors import DataError
 from tensorldm.rng import derive_seed
-from tensorldm.training.streams import Ahead, Boxed, Kept, Patches, Stream
+from tensorldm.training.streams import Ahead, Boxed, Kept, Patches, Replayed, Stream
 
 COHORT = "cohort:"
 VALIDATION_ANATOMIES = 8
@@ -81,7 +81,7 @@ def _virtual(where: str, settings: DataConfig, *, device: torch.device) -> Sourc
         return VirtualStream.from_source(source, source.names, settings=varied, device=device)
 
     stream = stream_of("train")
-    heads: Stream = Kept(stream, settings.subjects, settings.cache_gib) if settings.subjects else stream
+    heads = _heard_again(stream, settings)
     return Source(
         description=(
             f"{_without_folders(where)}, {stream.num_sources} anatomies, "
@@ -93,6 +93,15 @@ def _virtual(where: str, settings: DataConfig, *, device: torch.device) -> Sourc
         volumes=lambda box: Boxed(heads, box),
         validation=lambda box: Boxed(stream_of("validation"), box),
     )
+
+
+def _heard_again(stream: Stream, settings: DataConfig) -> Stream:
+    """A stream whose subjects come again, as the settings say."""
+    if settings.subjects:
+        return Kept(stream, settings.subjects, settings.cache_gib)
+    if settings.replays > 1:
+        return Replayed(stream, settings.replays, window=settings.replay_window, group=settings.replay_group)
+    return stream
 
 
 def cohort_of(settings: DataConfig) -> CohortConfig:

@@ -159,9 +159,15 @@ class StageRun:
                 noise=noise,
                 num_steps=self.session.config.validation.sampler_steps,
             )
+        elif self.row.expects:
+            found = model.expect(
+                batch.dwi, batch.bvals, directions=batch.directions, mask=batch.mask, voxel_size=batch.voxel_size
+            )
         else:
-            features = model.scan_features(batch.dwi, batch.bvals, directions=batch.directions, mask=batch.mask)
-            found = model.decode(model.encode(scaling.scale(batch.components)), features, size=(x, y, z))
+            features = model.scan_features(
+                batch.dwi, batch.bvals, directions=batch.directions, mask=batch.mask, voxel_size=batch.voxel_size
+            )
+            found = model.decode(model.encode(scaling.scale(batch.components), features), features, size=(x, y, z))
         return scaling.unscale(found.float()) * batch.mask[:, None]
 
     def _resume(self) -> None:

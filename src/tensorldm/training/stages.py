@@ -20,7 +20,7 @@ from tensorldm.errors import ConfigError
 from tensorldm.model import TensorLDM
 from tensorldm.networks.attention import AttentionMode
 from tensorldm.networks.quantizer import VectorQuantizer
-from tensorldm.training.objectives import DenoisingObjective, ReconstructionObjective
+from tensorldm.training.objectives import DenoisingObjective, ExpectationObjective, ReconstructionObjective
 
 GATE = re.compile(r"\.attention\.gate$")
 JOINT_ONLY = r"\.attention\.(gate|mix_\w+|direction_bias)$"
@@ -49,6 +49,13 @@ class StageRow:
     sets_latent_scale: bool = False
     samples: bool = False
     """Whether validation samples from noise; else it encodes and decodes the reference."""
+    expects: bool = False
+    """Whether validation looks at the expected tensor alone."""
+
+
+def _expect(model: TensorLDM, config: RunConfig, stage: int) -> nn.Module:
+    weight = settings_of(config, stage).lem_weight
+    return ExpectationObjective(model, scaling=build_scaling(config.model), lem_weight=weight)
 
 
 def _reconstruct(model: TensorLDM, config: RunConfig, stage: int) -> nn.Module:  # noqa: ARG001  one shape for all rows
@@ -70,6 +77,7 @@ def _denoise_jointly(model: TensorLDM, config: RunConfig, stage: int) -> nn.Modu
     return DenoisingObjective(model, scaling=scaling, seed=config.seed, stage=stage, summed=True)
 
 
+EXPECTATION = r"^expectation\."
 AUTOENCODER = r"^autoencoder\."
 NOT_JOINT = rf"{JOINT_ONLY}|\.fusion\."
 JOINT_REFINEMENT = r"^autoencoder\.decoder\.(levels\.\d+\.attention\.|fusion\.|end\.|norm\.|head\.)"
@@ -80,9 +88,10 @@ NOTHING = r"(?!)"
 STAGES = {
     row.number: row
     for row in (
-        StageRow(1, "patches", "patches", AUTOENCODER, NOT_JOINT, _reconstruct, (), fresh=True, moves_codebook=True),
+        StageRow(0, "the expected tensor", "volumes", EXPECTATION, NOTHING, _expect, (), fresh=True, expects=True),
+        StageRow(1, "patches", "patches", AUTOENCODER, NOT_JOINT, _reconstruct, (0,), fresh=True, moves_codebook=True),
         StageRow(
-            2, "whole volumes", "volumes", AUTOENCODER, NOT_JOINT, _reconstruct, (1,), fresh=True, moves_codebook=True
+            2, "whole volumes", "volumes", AUTOENCODER, NOT_JOINT, _reconstruct, (0, 1), fresh=True, moves_codebook=True
         ),
         StageRow(
             3,

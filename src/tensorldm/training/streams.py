@@ -16,6 +16,7 @@ from torch import Tensor
 from tensorldm.batch import Batch
 from tensorldm.data.dataset import Box, collate
 from tensorldm.data.sampler import brain_corner
+from tensorldm.rng import generator
 
 GIB = 2**30
 
@@ -89,6 +90,47 @@ class Kept:
         while self._bytes > self.gib * GIB and self._kept:
             self._bytes -= num_bytes(self._kept.popitem(last=False)[1])
         return subject
+
+
+@dataclass
+class Replayed:
+    """Each subject of an endless stream several times, not in a row: making a head takes longer than learning from it.
+
+    Subjects come in groups of neighbours (which have the same number of volumes). The groups of a window are dealt
+    out ``times`` times in an order drawn for that window, then the next window begins.
+    """
+
+    stream: Stream
+    times: int
+    window: int
+    group: int
+    _kept: dict[int, Batch] = field(default_factory=dict)
+    _window: tuple[int, int] | None = None
+
+    def batch(self, *, seed: int, position: int, size: int) -> Batch:
+        """``size`` samples from ``position`` on."""
+        places = [self.place(seed, place) for place in range(position, position + size)]
+        items = [self._subject(seed, window, subject) for window, subject in places]
+        return items[0] if size == 1 else join(items)
+
+    def place(self, seed: int, position: int) -> tuple[int, int]:
+        """The window and the subject of the stream that stand at a position."""
+        window, within = divmod(position, self.window * self.times)
+        turn, member = divmod(within, self.group)
+        group = self._order(seed, window)[turn]
+        return window, window * self.window + group * self.group + member
+
+    def _order(self, seed: int, window: int) -> list[int]:
+        groups = self.window // self.group
+        random = generator(seed, "replay", window)
+        return [int(place) % groups for place in torch.randperm(groups * self.times, generator=random)]
+
+    def _subject(self, seed: int, window: int, subject: int) -> Batch:
+        if self._window != (seed, window):
+            self._kept, self._window = {}, (seed, window)
+        if subject not in self._kept:
+            self._kept[subject] = self.stream.batch(seed=seed, position=subject, size=1)
+        return self._kept[subject]
 
 
 class Ahead:

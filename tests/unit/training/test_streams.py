@@ -1,10 +1,11 @@
+from collections import Counter
 from dataclasses import fields
 
 import pytest
 import torch
 
 from tensorldm.batch import Batch
-from tensorldm.training.streams import Ahead, Boxed, Kept, Patches, join, num_bytes, split
+from tensorldm.training.streams import Ahead, Boxed, Kept, Patches, Replayed, join, num_bytes, split
 
 
 def _same(a: Batch, b: Batch) -> bool:
@@ -100,3 +101,45 @@ def test_reading_ahead_reads_each_batch_once(heads):
     stream._thread.shutdown()
     assert sorted(counting.made) == sorted({*counting.made})
     assert {0, 1, 4, 5, 8, 9} <= {*counting.made}
+
+
+class _Numbered:
+    """Gives subjects that are nothing but their position, and counts how often each was made."""
+
+    def __init__(self) -> None:
+        self.made = Counter()
+
+    def batch(self, *, seed, position, size):
+        self.made[position] += size
+        return numbered(position)
+
+
+def numbered(position):
+    zeros = torch.zeros(1, 1, 2, 2, 2)
+    return Batch(
+        dwi=zeros + position,
+        bvals=torch.zeros(1, 1),
+        directions=torch.zeros(1, 1, 3),
+        components=zeros.expand(1, 6, 2, 2, 2),
+        clean=zeros.expand(1, 6, 2, 2, 2),
+        mask=zeros[:, 0] == 0,
+        voxel_size=torch.full((1, 3), 2.0),
+        subjects=(str(position),),
+    )
+
+
+def test_a_replayed_stream_gives_each_subject_as_often_as_asked_and_makes_it_once():
+    stream = _Numbered()
+    replayed = Replayed(stream, times=3, window=8, group=4)
+    heard = [name for place in range(0, 48, 4) for name in replayed.batch(seed=0, position=place, size=4).subjects]
+    assert Counter(heard) == {str(place): 3 for place in range(16)}
+    assert stream.made == {place: 1 for place in range(16)}
+    assert set(heard[:24]) == {str(place) for place in range(8)}, "one window after the other"
+
+
+def test_a_replayed_stream_keeps_neighbours_together_and_does_not_depend_on_the_batch_size():
+    in_fours, in_twos = (Replayed(_Numbered(), times=2, window=8, group=4) for _ in range(2))
+    first = [in_fours.batch(seed=1, position=place, size=4).subjects for place in range(0, 16, 4)]
+    again = [in_twos.batch(seed=1, position=place, size=2).subjects for place in range(0, 16, 2)]
+    assert [name for batch in first for name in batch] == [name for batch in again for name in batch]
+    assert all(tuple(map(str, range(int(names[0]), int(names[0]) + 4))) == names for names in first)

@@ -1,0 +1,170 @@
+"""What a scan lets one expect: the mean tensor given the DWIs, by a direct regression [choice: expectation].
+
+Diffusion then has only to model what the DWIs leave open: the autoencoder encodes and decodes the difference from
+this mean, and the mean over samples returns to it. The network reads the minimum-norm tensor, which holds everything
+that the volumes say about the tensor whatever their number, order and signs, and is told by a vector which patterns
+of the tensor were measured and how well; so any directions serve. It starts as the minimum-norm tensor itself.
+Axes: b batch, c DWI volume, a input channel, f feature, v scan vector, d component (6), x y z space.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from einops import einsum, rearrange, repeat
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from tensorldm.components import COLUMNS, NUM_COMPONENTS, ROWS
+from tensorldm.networks.embeddings import mask_centre
+from tensorldm.networks.film import ResidualBlock
+from tensorldm.networks.layers import AnyStack, Conv, Downsample, Pointwise, Upsample, VoxelNorm
+from tensorldm.shapes import Components, Dwi, Masks
+
+TYPICAL_B_S_PER_MM2 = 1000.0
+LEAST_INFORMATION = 0.05**2
+"""Information about a pattern, relative to the best possible, at which it counts as half measured: the square of the
+contrast below which ``dti.analytic.minimum_norm`` damps it."""
+BRIGHTEST = 4.0
+"""b=0 signal over the brain's; beyond it are only artefacts."""
+HALF_HEAD_MM = 100.0
+INPUT_CHANNELS = NUM_COMPONENTS + 2 + 1 + 3
+"""Minimum-norm tensor, b=0 and mean weighted signal, mask, position."""
+_UPPER = tuple((i, j) for i in range(NUM_COMPONENTS) for j in range(i, NUM_COMPONENTS))
+_LENGTHS = (1.0, 1.0, 1.0, 2**0.5, 2**0.5, 2**0.5)
+"""Packed components times these have the Frobenius norm as their ordinary length."""
+
+
+class ScanEmbedding(nn.Module):
+    """Which patterns of the tensor the volumes measure, and how well, as a vector.
+
+    The information about the six components is M = Σ_c b_c² r_c r_cᵀ with r_c the outer product of c's direction: a
+    sum over volumes, even in each direction, so neither order nor sign can matter.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(2 * len(_UPPER) + 2, channels), nn.SiLU(), nn.Linear(channels, channels), nn.SiLU()
+        )
+
+    def forward(self, bvals: Float[Tensor, "b c"], directions: Float[Tensor, "b c 3"]) -> Float[Tensor, "b 1 v"]:
+        """One vector a scan."""
+        with torch.autocast(bvals.device.type, enabled=False):
+            described = describe_scan(bvals.float(), directions.float())
+        return rearrange(self.layers(described), "b v -> b 1 v")
+
+
+def describe_scan(bvals: Float[Tensor, "b c"], directions: Float[Tensor, "b c 3"]) -> Float[Tensor, "b k"]:
+    """The share of each pattern that is measured, the information's shape, its strength and the typical b-value."""
+    strength = bvals / TYPICAL_B_S_PER_MM2
+    outer = directions[..., ROWS] * directions[..., COLUMNS] * directions.new_tensor(_LENGTHS)
+    rows = strength[..., None] * outer
+    information = einsum(rows, rows, "b c i, b c j -> b i j")
+    total = torch.diagonal(information, dim1=1, dim2=2).sum(dim=1)
+    shape = information / total[:, None, None].clamp_min(1e-6)
+    ridge = LEAST_INFORMATION * torch.eye(NUM_COMPONENTS, device=bvals.device)
+    measured = torch.linalg.solve(shape + ridge, shape)
+    number = (strength > 0.1).sum(dim=1).clamp_min(1)
+    upper = tuple(torch.tensor(_UPPER).T)
+    return torch.cat(
+        [measured[:, *upper], shape[:, *upper], total.log()[:, None], (total / number).sqrt()[:, None]], dim=1
+    )
+
+
+def expectation_inputs(
+    dwi: Dwi,
+    bvals: Float[Tensor, "b c"],
+    *,
+    solved: Components,
+    mask: Masks,
+    voxel_size: Float[Tensor, "b 3"],
+) -> Float[Tensor, "b a x y z"]:
+    """Input channels: the minimum-norm tensor ``solved`` (network units), signals, mask and place in the head."""
+    weighted = (bvals > 0.1 * TYPICAL_B_S_PER_MM2).to(dwi)
+    signals = [
+        einsum(dwi, kind / kind.sum(dim=1, keepdim=True).clamp_min(1), "b c x y z, b c -> b x y z")
+        for kind in (1 - weighted, weighted)
+    ]
+    inside = mask.to(dwi)
+    place = _positions(mask, voxel_size).to(dwi)
+    both = torch.stack(signals, dim=1).clamp(0, BRIGHTEST)
+    return torch.cat([solved, both, inside[:, None], place], dim=1) * inside[:, None]
+
+
+def _positions(mask: Bool[Tensor, "b x y z"], voxel_size: Float[Tensor, "b 3"]) -> Float[Tensor, "b 3 x y z"]:
+    """Half heads from the mask's centre, along each axis."""
+    centre = mask_centre(mask)
+    sides = mask.shape[1:]
+    along = [
+        (torch.arange(side, device=mask.device) - centre[:, axis, None]) * voxel_size[:, axis, None] / HALF_HEAD_MM
+        for axis, side in enumerate(sides)
+    ]
+    x, y, z = sides
+    return torch.stack(
+        [
+            repeat(along[0], "b x -> b x y z", y=y, z=z),
+            repeat(along[1], "b y -> b x y z", x=x, z=z),
+            repeat(along[2], "b z -> b x y z", x=x, y=y),
+        ],
+        dim=1,
+    )
+
+
+class Expectation(nn.Module):
+    """A U-Net on whole heads, every block modulated by the scan's vector; its output is added to the minimum norm."""
+
+    def __init__(self, channels: Sequence[int], *, num_blocks: Sequence[int], vector_channels: int) -> None:
+        """``channels`` and ``num_blocks`` (a side, each level) from fine to coarse; the coarsest level has one side."""
+        super().__init__()
+        assert len(channels) == len(num_blocks), "as many blocks as levels"
+        self.channels = tuple(channels)
+        self.embedding = ScanEmbedding(vector_channels)
+
+        def level(index: int) -> nn.ModuleList:
+            width = channels[index]
+            return nn.ModuleList(
+                ResidualBlock(width, width, vector_channels=vector_channels) for _ in range(num_blocks[index])
+            )
+
+        pairs = list(pairwise(channels))
+        self.stem = Conv(INPUT_CHANNELS, channels[0])
+        self.down_levels = nn.ModuleList(level(index) for index in range(len(channels)))
+        self.downs = nn.ModuleList(Downsample(fine, coarse) for fine, coarse in pairs)
+        self.up_levels = nn.ModuleList(level(index) for index in range(len(channels) - 1))
+        self.ups = nn.ModuleList(Upsample(coarse, fine) for fine, coarse in pairs)
+        self.merges = nn.ModuleList(Pointwise(2 * fine, fine) for fine, _ in pairs)
+        self.norm = VoxelNorm(channels[0])
+        self.head = Conv(channels[0], NUM_COMPONENTS).start_at_zero()
+
+    @property
+    def side_multiple(self) -> int:
+        """What the sides of a volume must be multiples of."""
+        multiple: int = 2 ** len(self.downs)
+        return multiple
+
+    def forward(
+        self, inputs: Float[Tensor, "b a x y z"], bvals: Float[Tensor, "b c"], *, directions: Float[Tensor, "b c 3"]
+    ) -> Float[Tensor, "b 6 x y z"]:
+        """The expected tensor in network units; ``inputs`` as ``expectation_inputs`` makes them."""
+        vector = self.embedding(bvals, directions)
+        stack: AnyStack = self.stem(rearrange(inputs, "b a x y z -> b 1 a x y z"))
+        skips = []
+        for index, blocks in enumerate(self.down_levels):
+            stack = _through(blocks, stack, vector)
+            if index < len(self.downs):
+                skips.append(stack)
+                stack = self.downs[index](stack)
+        for index in reversed(range(len(self.up_levels))):
+            stack = self.merges[index](torch.cat([self.ups[index](stack), skips[index]], dim=2))
+            stack = _through(self.up_levels[index], stack, vector)
+        update: Tensor = self.head(F.silu(self.norm(stack)))
+        return inputs[:, :NUM_COMPONENTS] + rearrange(update, "b 1 d x y z -> b d x y z")
+
+
+def _through(blocks: nn.Module, stack: AnyStack, vector: Float[Tensor, "b 1 v"]) -> AnyStack:
+    assert isinstance(blocks, nn.ModuleList)
+    for block in blocks:
+        stack = block(stack, vector=vector)
+    return stack

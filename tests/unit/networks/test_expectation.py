@@ -1,0 +1,86 @@
+"""The expectation: any directions in any order and of any sign; first the minimum norm itself."""
+
+import pytest
+import torch
+
+from tensorldm.networks.expectation import INPUT_CHANNELS, Expectation, describe_scan, expectation_inputs
+
+SIZE = (8, 16, 8)
+
+
+def directions_of(number, generator):
+    return torch.nn.functional.normalize(torch.randn(1, number, 3, generator=generator), dim=-1)
+
+
+def with_b0(directions, bval=1000.0):
+    number = directions.shape[1]
+    return torch.tensor([[0.0, *[bval] * number]]), torch.cat([torch.zeros(1, 1, 3), directions], dim=1)
+
+
+@pytest.fixture
+def network(generator):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = Expectation([8, 12], num_blocks=[1, 1], vector_channels=16)
+        for parameter in network.parameters():
+            torch.nn.init.normal_(parameter, std=0.2)
+    return network.eval()
+
+
+def inputs_of(dwi, bvals, generator):
+    solved = torch.randn(1, 6, *SIZE, generator=generator)
+    mask = torch.zeros(1, *SIZE, dtype=torch.bool)
+    mask[:, 1:-1, 2:-2, 1:-1] = True
+    return expectation_inputs(dwi, bvals, solved=solved, mask=mask, voxel_size=torch.full((1, 3), 2.0))
+
+
+def test_it_starts_as_the_minimum_norm_tensor(generator):
+    network = Expectation([8, 12], num_blocks=[1, 1], vector_channels=16)
+    bvals, directions = with_b0(torch.eye(3)[None])
+    inputs = inputs_of(torch.rand(1, 4, *SIZE, generator=generator), bvals, generator)
+    assert inputs.shape[1] == INPUT_CHANNELS
+    assert torch.equal(network(inputs, bvals, directions=directions), inputs[:, :6])
+
+
+@pytest.mark.parametrize("number", [3, 6, 12])
+def test_order_and_sign_of_the_directions_do_not_matter(network, number, generator):
+    bvals, directions = with_b0(directions_of(number, generator))
+    dwi = torch.rand(1, number + 1, *SIZE, generator=generator)
+    inputs = inputs_of(dwi, bvals, generator)
+    before = network(inputs, bvals, directions=directions)
+    torch.testing.assert_close(network(inputs, bvals, directions=-directions), before, atol=1e-5, rtol=0)
+    order = torch.randperm(number + 1, generator=generator)
+    shuffled = network(inputs, bvals[:, order], directions=directions[:, order])
+    torch.testing.assert_close(shuffled, before, atol=1e-5, rtol=0)
+
+
+def test_other_directions_give_another_expectation_from_the_same_tensor(network, generator):
+    bvals, directions = with_b0(torch.eye(3)[None])
+    inputs = inputs_of(torch.rand(1, 4, *SIZE, generator=generator), bvals, generator)
+    turned = with_b0(directions_of(3, generator))[1]
+    difference = network(inputs, bvals, directions=directions) - network(inputs, bvals, directions=turned)
+    assert difference.abs().max() > 1e-2
+
+
+def test_an_axis_triad_measures_the_diagonal_and_six_good_directions_everything():
+    triad = describe_scan(*with_b0(torch.eye(3)[None]))[0, :21]
+    half = 2**-0.5
+    six = torch.tensor([[1, 1, 0], [1, -1, 0], [1, 0, 1], [1, 0, -1], [0, 1, 1], [0, 1, -1]]) * half
+    spread = describe_scan(*with_b0(six[None]))[0, :21]
+    on_the_diagonal = torch.tensor([0, 6, 11, 15, 18, 20])  # of the upper triangle, row by row
+    torch.testing.assert_close(triad[on_the_diagonal].round(decimals=1), torch.tensor([1.0, 1, 1, 0, 0, 0]))
+    torch.testing.assert_close(spread[on_the_diagonal].round(decimals=1), torch.ones(6))
+
+
+def test_signal_and_place_are_told_inside_the_mask_alone(generator):
+    bvals, _ = with_b0(torch.eye(3)[None])
+    dwi = torch.zeros(1, 4, *SIZE)
+    dwi[:, 0], dwi[:, 1:] = 1.0, torch.tensor([0.2, 0.4, 0.6]).reshape(3, 1, 1, 1)
+    inputs = inputs_of(dwi, bvals, generator)
+    inside = inputs[0, 8] > 0
+    assert inputs[0][:, ~inside].abs().max() == 0
+    torch.testing.assert_close(inputs[0, 6][inside], torch.ones(int(inside.sum())))
+    torch.testing.assert_close(inputs[0, 7][inside], torch.full((int(inside.sum()),), 0.4))
+    # Two voxels apart is 4 mm, 0.04 half heads; the mask's centre is 0.
+    torch.testing.assert_close(inputs[0, 9, 5, 8, 4] - inputs[0, 9, 3, 8, 4], torch.tensor(0.04))
+    torch.testing.assert_close(inputs[0, 9:][:, inside].mean(dim=1), torch.zeros(3), atol=1e-6, rtol=0)
