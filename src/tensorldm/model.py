@@ -135,7 +135,7 @@ class TensorLDM(nn.Module):
         dwi, inside = self._masked(dwi, mask)
         solved, _ = self._solve(dwi, bvals, directions, inside)
         known = expectation_inputs(dwi, bvals, solved=solved, mask=inside, voxel_size=voxel_size)
-        expected = self.expectation(known, bvals, directions=directions) * inside[:, None]
+        expected: Tensor = self.expectation(known, bvals, directions=directions) * inside[:, None]
         return expected[..., :x, :y, :z]
 
     def encode(self, components: Components, features: ScanFeatures) -> Float[Tensor, "b 6 _ _ _ _"]:

@@ -133,7 +133,7 @@ def test_a_replayed_stream_gives_each_subject_as_often_as_asked_and_makes_it_onc
     replayed = Replayed(stream, times=3, window=8, group=4)
     heard = [name for place in range(0, 48, 4) for name in replayed.batch(seed=0, position=place, size=4).subjects]
     assert Counter(heard) == {str(place): 3 for place in range(16)}
-    assert stream.made == {place: 1 for place in range(16)}
+    assert stream.made == dict.fromkeys(range(16), 1)
     assert set(heard[:24]) == {str(place) for place in range(8)}, "one window after the other"
 
 
