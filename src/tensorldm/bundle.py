@@ -7,7 +7,6 @@ Half-precision bundles are for shipping: they leave out what only training needs
 """
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -17,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from tensorldm import __version__
+from tensorldm import __version__, bounded
 from tensorldm.build import build_model
 from tensorldm.config.model import ModelConfig
 from tensorldm.config.reading import Strict
@@ -30,6 +29,10 @@ FORMAT: Final = "tensorldm-bundle"
 VERSION: Final = 1
 INDEX: Final = "bundle.json"
 WEIGHTS: Final = "weights.safetensors"
+LARGEST_SETTING: Final = 2**16
+MOST_LEVELS: Final = 16
+MOST_BLOCKS: Final = 64
+"""Of a level. A stranger's index may ask for a billion layers, which would take for ever even without weights."""
 TRAINING_ONLY: Final = (".counts", ".sums", ".updates")
 """The codebooks' memory: what follows the data while they train."""
 
@@ -113,7 +116,7 @@ def read_info(folder: Path) -> BundleInfo:
     """The index alone, checked."""
     path = folder / INDEX
     try:
-        values = json.loads(path.read_bytes())
+        values = bounded.read_json(path)
     except OSError as error:
         raise DataError(f"{path}: no model there ({error.strerror}). Give the folder of a bundle.") from error
     except ValueError as error:
@@ -136,21 +139,49 @@ def read_info(folder: Path) -> BundleInfo:
 def load_bundle(folder: Path, device: torch.device | str = "cpu") -> tuple[TensorLDM, BundleInfo]:
     """The model, ready to reconstruct, and what is known about it."""
     info = read_info(folder)
+    outline = _outline(folder / INDEX, info.model)
     weights = _read_weights(folder / WEIGHTS, info)
-    with torch.device("meta"):
-        model = build_model(info.model)
-    _check_names(folder / WEIGHTS, weights, model=model, info=info)
+    _check_names(folder / WEIGHTS, weights, model=outline, info=info)
     model = build_model(info.model)
     model.load_state_dict({**_memory(model, weights), **weights})
     model.set_joint(info.decoder_joint, info.unet_joint)
     return model.to(device).eval().requires_grad_(False), info
 
 
+def _outline(path: Path, config: ModelConfig) -> TensorLDM:
+    """The model without memory for its weights: what the file must hold before any is asked for."""
+    _refuse_giants(path, config.model_dump(mode="json"))
+    try:
+        with torch.device("meta"):
+            return build_model(config)
+    except (ValueError, RuntimeError, AssertionError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"{path}: settings of which no model can be built ({reason}). Get the bundle again.") from error
+
+
+def _refuse_giants(path: Path, value: Any, name: str = "model") -> None:
+    """Every number and every list in a model's settings is of a size that somebody might train."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _refuse_giants(path, inner, f"{name}.{key}")
+    elif isinstance(value, list):
+        _refuse_above(path, f"the length of '{name}'", len(value), limit=MOST_LEVELS)
+        for inner in value:
+            _refuse_giants(path, inner, name)
+    elif isinstance(value, int | float):
+        _refuse_above(path, f"'{name}'", value, limit=MOST_BLOCKS if name.endswith("blocks") else LARGEST_SETTING)
+
+
+def _refuse_above(path: Path, what: str, value: float | int, *, limit: int) -> None:
+    if value > limit:
+        raise DataError(f"{path}: {what} is {value:g}, over the limit of {limit}. Get the bundle again.")
+
+
 def _read_weights(path: Path, info: BundleInfo) -> dict[str, Tensor]:
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: the weights cannot be read ({error.strerror}). Get the bundle again.") from error
+        content = bounded.read_bytes(path, limit=bounded.machine_bytes())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: the weights cannot be read ({error}). Get the bundle again.") from error
     if hashlib.sha256(content).hexdigest() != info.weights_sha256:
         raise DataError(
             f"{path}: not the weights that {INDEX} was written with (the hash differs). Get the bundle again."

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from tensorldm import __version__
+from tensorldm import __version__, bounded
 from tensorldm.cohort.anatomy import AnatomySource
 from tensorldm.cohort.files import write_scan, write_truth
 from tensorldm.cohort.layout import LAYOUTS, Layout, LayoutName
@@ -197,7 +197,7 @@ def _put_in_place(made: Path, target: Path) -> None:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = bounded.read_json(path)
     except (OSError, ValueError) as error:
         raise DataError(
             f"{path}: cannot be read ({error}). Remove that subject's folder to make it again, or choose another --out."

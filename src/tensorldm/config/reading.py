@@ -8,9 +8,13 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from tensorldm import bounded
 from tensorldm.errors import ConfigError
 
 PRESETS = Path(__file__).parent.parent / "presets"
+LARGEST_BYTES = bounded.MIB
+LONGEST_SHOWN = 80
+"""Letters of a wrong value that a message repeats."""
 
 
 class Strict(BaseModel):
@@ -37,8 +41,8 @@ def read_config(schema: type[Schema], source: Path | str, overrides: Sequence[st
     if path.suffix not in {".yaml", ".yml"}:
         path = preset_path(str(source))
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+        values = _plain_yaml(bounded.read_text(path, limit=LARGEST_BYTES))
+    except (OSError, ValueError) as error:
         raise ConfigError(
             f"{path}: the configuration cannot be read ({error}). Give a YAML file or a preset's name."
         ) from error
@@ -59,6 +63,30 @@ def dump_config(config: Strict) -> str:
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
+class _PlainLoader(yaml.SafeLoader):
+    """Settings without aliases: nine lines of them can unfold to more than any memory holds."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """A node of the document, as long as it is written out."""
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("an alias (*name), which settings may not have")
+        return super().compose_node(parent, index)
+
+
+def _plain_yaml(text: str) -> Any:
+    """The value of a YAML text; whatever PyYAML stumbles over (a 13th month, a tag that lies) is a ``YAMLError``."""
+    try:
+        loader = _PlainLoader(text)
+        try:
+            return loader.get_single_data()
+        finally:
+            loader.dispose()
+    except RecursionError:
+        raise yaml.YAMLError("nested too deeply") from None
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise yaml.YAMLError(f"a value that is not what it looks like: {error}") from error
+
+
 def _apply(values: dict[str, Any], override: str) -> None:
     """Set one dotted key in place: ``stage.steps=10``; the value is read as YAML."""
     key, found, text = override.partition("=")
@@ -71,7 +99,7 @@ def _apply(values: dict[str, Any], override: str) -> None:
     if not isinstance(node, dict):
         raise ConfigError(f"--set {override}: '{'.'.join(parents)}' is a value, not a group of settings.")
     try:
-        node[leaf] = yaml.safe_load(text)
+        node[leaf] = _plain_yaml(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"--set {override}: the value is not valid YAML ({_one_line(error)}).") from error
 
@@ -79,11 +107,11 @@ def _apply(values: dict[str, Any], override: str) -> None:
 def _explain(error: ValidationError, schema: type[Strict]) -> str:
     """One sentence for the first problem, with the nearest known key for a misspelt one."""
     first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
+    key = ".".join(str(part)[:LONGEST_SHOWN] for part in first["loc"])
     if first["type"] != "extra_forbidden":
         what = first["msg"].removeprefix("Value error, ")
         # A rule about a whole group says itself which of its values is wrong.
-        found = "" if isinstance(first["input"], dict) else f" (found {first['input']!r})"
+        found = "" if isinstance(first["input"], dict) else f" (found {_shown(first['input'])})"
         return f"'{key}': {what}{found}." if key else f"{what}{found}."
     near = difflib.get_close_matches(key, _keys(schema), n=1)
     hint = f" Did you mean '{near[0]}'?" if near else f" Known keys: {', '.join(sorted(schema.model_fields))}."
@@ -97,6 +125,11 @@ def _keys(schema: type[BaseModel], prefix: str = "") -> list[str]:
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             keys += _keys(field.annotation, f"{prefix}{name}.")
     return keys
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 def _one_line(error: Exception) -> str:

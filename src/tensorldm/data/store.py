@@ -12,20 +12,22 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
+from tensorldm import bounded
 from tensorldm.config.reading import Strict
 from tensorldm.data.splits import Source, check_splits
 from tensorldm.data.subject import Record, Subject
 from tensorldm.data.subject_file import read_box, read_mask, read_subject, write_subject
 from tensorldm.errors import DataError
-from tensorldm.imaging.atomic import write_json, write_text
+from tensorldm.imaging.atomic import write_text
 from tensorldm.imaging.heads import Split
 from tensorldm.shapes import MaskImage
+from tensorldm.work.journal import Journal
+from tensorldm.work.sources import file_hash
 
 FORMAT: Literal["tensorldm-store"] = "tensorldm-store"
 VERSION = 1
@@ -89,6 +91,7 @@ class Store:
         self.folder = folder
         self.index = index
         self._entries = {entry.name: entry for entry in index.entries}
+        self._journal = Journal(folder / "journal", Entry)
 
     @classmethod
     def open(cls, folder: Path) -> "Store":
@@ -157,26 +160,21 @@ class Store:
         content = write_subject(self._file(name), subject)
         x, y, z = subject.mask.shape
         entry = Entry(name=name, sha256=hashlib.sha256(content).hexdigest(), shape=(x, y, z), record=subject.record)
-        write_json(self.folder / "journal" / f"{name}.json", entry.model_dump(mode="json"))
+        self._journal.write(name, entry)
         return entry
 
     def journal(self) -> dict[str, Entry]:
         """Entries of all subjects that are written whole; a damaged entry counts as not there."""
-        names = sorted(path.stem for path in (self.folder / "journal").glob("[!.]*.json"))
-        return {name: entry for name in names if (entry := self.journal_entry(name))}
+        return {entry.name: entry for entry in self._journal.entries() if self._file(entry.name).is_file()}
 
     def journal_entry(self, name: str) -> Entry | None:
         """The entry of one subject, if it is written whole."""
-        with suppress(ValidationError, OSError):
-            entry = Entry.model_validate_json((self.folder / "journal" / f"{name}.json").read_bytes())
-            if entry.name == name and self._file(name).is_file():
-                return entry
-        return None
+        entry = self._journal.entry(name)
+        return entry if entry and entry.name == name and self._file(name).is_file() else None
 
     def forget(self, name: str) -> None:
         """Take a subject out of the journal; its file stays until it is written anew."""
-        with suppress(OSError):
-            (self.folder / "journal" / f"{name}.json").unlink()
+        self._journal.forget(name)
 
     def write_index(self, splits: Mapping[str, Split], *, seed: int) -> "Store":
         """Rebuild ``store.json`` from the journal: every subject that has a split."""
@@ -209,18 +207,9 @@ class Store:
         return self.folder / "subjects" / f"{name}.safetensors"
 
 
-def file_hash(path: Path) -> str:
-    """The sha256 of a file, read in pieces."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}). Check the name and your permission.") from error
-
-
 def _read_index(path: Path) -> Index:
     try:
-        values = json.loads(path.read_bytes())
+        values = bounded.read_json(path, limit=bounded.LARGEST_INDEX_BYTES)
     except OSError as error:
         raise DataError(f"{path}: no store there ({error.strerror}). Make one with 'tensorldm prepare'.") from error
     except ValueError as error:

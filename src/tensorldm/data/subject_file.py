@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from tensorldm import bounded
 from tensorldm.data.subject import Record, Subject
 from tensorldm.errors import DataError
 from tensorldm.imaging.atomic import write_bytes
@@ -100,7 +101,7 @@ def _read_box(file: Any, name: str, corner: tuple[int, int, int], size: tuple[in
 
 def _about(file: Any) -> dict[str, Any]:
     try:
-        about = json.loads((file.metadata() or {}).get(METADATA, "{}"))
+        about = bounded.parse_json((file.metadata() or {}).get(METADATA, "{}"))
     except ValueError:  # not written by us
         return {}
     return about if isinstance(about, dict) else {}

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
+from tensorldm import bounded
 from tensorldm.dti.signal import B0_MAX_S_PER_MM2
 from tensorldm.errors import DataError, DataWarning
 from tensorldm.imaging.atomic import write_text
@@ -67,7 +68,7 @@ def write_mrtrix(path: Path, gradients: GradientTable, *, space: Space) -> None:
 def _numbers(path: Path) -> Float[ndarray, "rows columns"]:
     """A table of numbers; `#` starts a comment, commas and blanks separate."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = bounded.read_text(path).splitlines()
         rows = [line.partition("#")[0].replace(",", " ").split() for line in lines]
         numbers = [[float(word) for word in row] for row in rows if row]
     except FileNotFoundError as error:

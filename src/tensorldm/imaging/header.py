@@ -25,6 +25,10 @@ LARGEST_VOXEL_MM = 20.0
 LARGEST_SHEAR_DEGREES = 0.5
 LARGEST_READ_BYTES = 32 * 2**30
 """As float32. The largest usual series, HCP's, takes 4 GiB."""
+LARGEST_FIELD_M3 = 1.0
+"""A whole body takes 0.7. On the 2 mm grid this is half a gigabyte a volume; a larger claim would ask for terabytes."""
+LARGEST_EXTENSION_BYTES = 64 * 2**20
+"""Between header and voxels stand notes of other programs, which nibabel reads whole."""
 DEFLATE_LIMIT = 1032
 """No gzip file unpacks to more than this many times its size."""
 UNKNOWN_CODE, ALIGNED_CODE = 0, 2
@@ -101,6 +105,11 @@ def _check_size(path: Path, shape: tuple[int, ...], *, dtype: np.dtype[Any], off
     """Refuse a header that claims more voxels than the file can hold, or than anyone scans."""
     count = int(np.prod([int(n) for n in shape], dtype=object))
     held = path.stat().st_size * (DEFLATE_LIMIT if path.name.endswith(".gz") else 1)
+    if offset > LARGEST_EXTENSION_BYTES:
+        raise DataError(
+            f"{path}: the header says that {offset / 2**20:.0f} MiB of notes stand before the voxels, over the limit "
+            f"of {LARGEST_EXTENSION_BYTES // 2**20}. Export the file again without header extensions."
+        )
     if offset + count * dtype.itemsize > held:
         raise DataError(
             f"{path}: the header claims {shape} voxels of {dtype}, more than the file can hold. "
@@ -131,6 +140,7 @@ def _space(path: Path, header: Any, shape: tuple[int, ...]) -> Space:
         qform = header.get_qform() if qform_code > UNKNOWN_CODE else None
     affine = np.asarray(sform if sform is not None else qform, dtype=np.float64)
     _check_affine(path, affine)
+    _check_field(path, shape, affine=affine)
     space = Space((shape[0], shape[1], shape[2]), affine, qform, max(qform_code, 0), sform, max(sform_code, 0))
     if space.shear_degrees > LARGEST_SHEAR_DEGREES:
         warnings.warn(
@@ -150,4 +160,14 @@ def _check_affine(path: Path, affine: np.ndarray) -> None:
         raise DataError(
             f"{path}: voxels of {' × '.join(f'{side:.4g}' for side in size)} mm that span no usable grid "
             f"(sides above 0 and up to {LARGEST_VOXEL_MM:.0f} mm, axes that differ). Mend the header's affine."
+        )
+
+
+def _check_field(path: Path, shape: tuple[int, ...], *, affine: np.ndarray) -> None:
+    """Refuse a field of view that no scanner has: resampling it would ask for more memory than there is."""
+    sides_m = np.linalg.norm(affine[:3, :3], axis=0) * shape[:3] / 1000
+    if np.prod(sides_m) > LARGEST_FIELD_M3:
+        raise DataError(
+            f"{path}: a field of view of {' × '.join(f'{side:.3g}' for side in sides_m)} m, over the limit of "
+            f"{LARGEST_FIELD_M3:g} m³. Mend the voxel size in the header."
         )

@@ -8,7 +8,7 @@ the subjects of a virtual cohort are as many persons as there are anatomies behi
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tensorldm.errors import DataError
@@ -38,6 +38,8 @@ class ScanFiles:
     mask: Path | None = None
     grad_dev: Path | None = None
     json: Path | None = None
+    problem: str = ""
+    """Why it may not be read, told when it would be: a file of a dataset that leads out of it."""
     split: str = ""
     """What a virtual cohort says of the anatomy: train, validation or test; empty where nobody says."""
 
@@ -94,9 +96,9 @@ def read_bids(root: Path) -> list[ScanFiles]:
 
 def _bids_scan(root: Path, image: Path, heads: Mapping[str, Head]) -> ScanFiles:
     name = stem(image)
-    label = entities(name)["sub"]
+    label = image.relative_to(root).parts[0].removeprefix("sub-")
     head = heads.get(f"sub-{label}", Head(label))
-    return ScanFiles(
+    scan = ScanFiles(
         name=name.removesuffix("_dwi"),
         person=head.anatomy,
         split=head.split,
@@ -106,6 +108,22 @@ def _bids_scan(root: Path, image: Path, heads: Mapping[str, Head]) -> ScanFiles:
         mask=find_mask(image),
         json=_inherited(root, image, extension=".json"),
     )
+    return replace(scan, problem=_way_out(root, scan))
+
+
+def _way_out(root: Path, scan: ScanFiles) -> str:
+    """A sentence about the first file that is a link out of the dataset: a stranger's dataset reads no other files.
+
+    A link inside it, as an annex has them, leads nowhere else.
+    """
+    home = root.resolve()
+    for path in (scan.dwi, scan.bval, scan.bvec, scan.mask, scan.json):
+        if path is not None and not path.resolve().is_relative_to(home):
+            return (
+                f"{path}: a link that leads out of the dataset {root}, to {path.resolve()}. "
+                "Copy the file into the dataset, or give the file itself."
+            )
+    return ""
 
 
 def _inherited(root: Path, image: Path, *, extension: str) -> Path | None:

@@ -1,6 +1,7 @@
 """NIfTI files: read as float32 with slope and intercept applied, and written whole or not at all."""
 
 import gzip
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from nibabel.imageglobals import LoggingOutputSuppressor
 from numpy import ndarray
 from numpy.typing import DTypeLike
 
+from tensorldm import bounded
 from tensorldm.errors import DataError
 from tensorldm.imaging.atomic import writing
 from tensorldm.imaging.header import Header, explained, read_header, stem
@@ -50,6 +52,7 @@ def read_volume(path: Path, *, volumes: Sequence[int] | None = None) -> Volume:
     space, shape = read_header(path)
     if volumes is not None and len(shape) != 4:
         raise DataError(f"{path}: a {len(shape)}D image has no volumes to choose from. Give a 4D series.")
+    _check_memory(path, shape, num_volumes=None if volumes is None else len(volumes))
     with explained(path, "the voxels cannot be read, the file may be cut short"), LoggingOutputSuppressor():
         # One open file for all volumes: opened anew, a gzip is unpacked from its start each time.
         proxy = nibabel.load(path, keep_file_open=volumes is not None).dataobj
@@ -60,6 +63,17 @@ def read_volume(path: Path, *, volumes: Sequence[int] | None = None) -> Volume:
             else:
                 data = _chosen(proxy, shape, volumes)
     return Volume(data, space)
+
+
+def _check_memory(path: Path, shape: tuple[int, ...], *, num_volumes: int | None) -> None:
+    """Refuse what this machine cannot hold, before it is asked to: it would be killed without a word."""
+    count = math.prod(shape) if num_volumes is None else math.prod(shape[:3]) * num_volumes
+    needed, there = count * np.dtype(np.float32).itemsize, bounded.machine_bytes()
+    if needed > there:
+        raise DataError(
+            f"{path}: reading {shape} voxels takes at least {needed / 2**30:.1f} GiB and this machine has "
+            f"{there / 2**30:.1f}. Give fewer volumes, a smaller image, or a larger machine."
+        )
 
 
 def _chosen(proxy: Any, shape: tuple[int, ...], volumes: Sequence[int]) -> Float[ndarray, "x y z n"]:

@@ -4,13 +4,13 @@ Six numbers per voxel can be read in dozens of ways that all look like a brain. 
 sidecar; a file from elsewhere needs one, or the user names its convention.
 """
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tensorldm import bounded
 from tensorldm.components import CONVENTIONS, Convention
 from tensorldm.errors import DataError
 from tensorldm.imaging.header import stem
@@ -36,7 +36,7 @@ class Provenance:
         keys = {
             "Method": self.method,
             "Subject": self.subject,
-            "Mask": None if self.mask is None else Path(os.path.relpath(self.mask, path.parent)).as_posix(),
+            "Mask": None if self.mask is None else _relative(path, self.mask),
             "Volumes": None if self.volumes is None else list(self.volumes),
             "AnatomySource": self.anatomy,
         }
@@ -64,7 +64,7 @@ def read_sidecar(path: Path) -> dict[str, Any]:
     if not beside.is_file():
         return {}
     try:
-        note = json.loads(beside.read_text(encoding="utf-8"))
+        note = bounded.read_json(beside)
     except (OSError, ValueError) as error:
         raise DataError(f"{beside}: not readable as JSON ({error}). Mend it, or move it away.") from error
     if not isinstance(note, dict):
@@ -96,10 +96,32 @@ def read_provenance(path: Path) -> Provenance:
     return Provenance(
         method=None if method is None else str(method),
         subject=None if subject is None else str(subject),
-        mask=None if mask is None else path.parent / str(mask),
+        mask=None if mask is None else _near(path, str(mask)),
         volumes=tuple(index for index in volumes if isinstance(index, int)) if isinstance(volumes, list) else None,
         anatomy=None if anatomy is None else str(anatomy),
     )
+
+
+def _relative(path: Path, mask: Path) -> str | None:
+    """The mask as seen from the image; None where a reader would refuse it."""
+    seen = Path(os.path.relpath(mask, path.parent))
+    return seen.as_posix() if _stays_near(seen) else None
+
+
+def _near(path: Path, mask: str) -> Path:
+    """A mask that a sidecar names: a stranger's file may point beside itself, not anywhere on the disk."""
+    if not _stays_near(Path(mask)):
+        raise DataError(
+            f"{sidecar_path(path)}: names a mask outside its folder and its neighbours ({mask}). "
+            "Put the mask beside the image and mend the sidecar."
+        )
+    return path.parent / mask
+
+
+def _stays_near(relative: Path) -> bool:
+    """In the image's folder, or in one beside it: a run keeps images and masks in folders of their own."""
+    normal = Path(os.path.normpath(relative))
+    return not normal.is_absolute() and normal.parts[:2].count("..") < 2
 
 
 def _refuse_contradiction(beside: Path, note: Mapping[str, Any], kind: Convention) -> None:

@@ -42,6 +42,8 @@ class InputFiles:
     mask: Path | None = None
     entities: str | None = None
     """``sub-01_ses-2`` where the name follows BIDS."""
+    problem: str = ""
+    """Why it may not be read, told when it would be."""
 
     @property
     def image(self) -> Path:
@@ -85,6 +87,7 @@ def _single(scan: ScanFiles, given: Given) -> InputFiles:
         bvec=given.bvec if named else scan.bvec,
         grad=given.grad,
         mask=given.mask or scan.mask or find_mask(scan.dwi),
+        problem=scan.problem,
         entities=name.removesuffix("_dwi") if BIDS_SERIES.fullmatch(name) else None,
     )
 

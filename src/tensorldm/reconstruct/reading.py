@@ -30,6 +30,8 @@ class ScanHeader:
 
 def read_scan_header(files: InputFiles) -> ScanHeader:
     """Grid and gradients, and the mask's grid; refuses what headers and text files can tell."""
+    if files.problem:
+        raise DataError(files.problem)
     if len(files.images) == 1:
         gradients = read_gradients(files.image, bval=files.bval, bvec=files.bvec, grad=files.grad)
         space = read_header(files.image).space

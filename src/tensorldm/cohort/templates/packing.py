@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Float16, Float32, UInt8
 from torch import Tensor
 
+from tensorldm import bounded
 from tensorldm.cohort.anatomy import Anatomy, Bundle
 from tensorldm.cohort.templates.volumes import volume_of
 from tensorldm.errors import DataError
@@ -27,6 +28,9 @@ SUFFIX: Final = ".anatomy"
 FORMAT: Final = "tensorldm anatomy 1"
 NOTES: Final = "anatomy"
 """One key of metadata: the library writes several in any order, and the same anatomy is to give the same bytes."""
+LARGEST_BYTES: Final = 2**30
+"""Unpacked. Four compartments of six half-precision numbers in the two million voxels of a head at 1 mm are 96 MB."""
+LONGEST_REASON: Final = 120
 UM2_PER_MS: Final = 1e3
 """From mm²/s: half precision keeps eleven bits between 0.06 and 65504, and diffusivities are 0.1 to 3.3 here."""
 
@@ -63,14 +67,24 @@ def save_anatomy(path: Path, anatomy: Anatomy) -> None:
 def load_anatomy(path: Path) -> Anatomy:
     """Read what ``save_anatomy`` wrote."""
     try:
-        content = gzip.decompress(path.read_bytes())
+        content = bounded.unpack_gzip(path, limit=LARGEST_BYTES)
         arrays = safetensors.torch.load(content)
         notes = _notes(content)
     except (OSError, EOFError, ValueError, zlib.error, safetensors.SafetensorError) as error:
         raise DataError(f"{path}: not a packed anatomy, or cut short ({error}). Pack it again.") from error
     if notes.get("format") != FORMAT:
         raise DataError(f"{path}: the format is '{notes.get('format')}', expected '{FORMAT}'. Pack it again.")
-    x, y, z = notes["shape"]
+    try:
+        return _assembled(arrays, notes)
+    except (KeyError, TypeError, ValueError, IndexError, RuntimeError, OverflowError) as error:
+        # Whatever does not fit together was not written here; the first thing that does not is as good as any.
+        raise DataError(f"{path}: its parts do not fit together ({_brief(error)}). Pack it again.") from error
+
+
+def _assembled(arrays: Mapping[str, Tensor], notes: Mapping[str, Any]) -> Anatomy:
+    x, y, z = (int(side) for side in notes["shape"])
+    if x * y * z > 8 * arrays["mask"].numel():
+        raise ValueError(f"a grid of {x} × {y} × {z} but a mask of {arrays['mask'].numel()} bytes")
     mask = _from_bits(arrays["mask"], x * y * z).reshape(x, y, z)
     shares = arrays["fractions"]
     tensors = torch.stack([_compartment(arrays[f"tensors{k}"], present) for k, present in enumerate(shares > 0)])
@@ -86,6 +100,10 @@ def load_anatomy(path: Path) -> Anatomy:
         voxel_size=(float(sides[0]), float(sides[1]), float(sides[2])),
         bundles=_bundles(arrays, mask),
     )
+
+
+def _brief(error: Exception) -> str:
+    return " ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__
 
 
 def _compartment(stored: UInt8[Tensor, "2 6 r"], present: Bool[Tensor, " v"]) -> Float[Tensor, "6 v"]:
@@ -138,5 +156,6 @@ def _from_planes(planes: UInt8[Tensor, "2 *n"]) -> Float32[Tensor, "*n"]:
 def _notes(content: bytes) -> dict[str, Any]:
     """What was noted in the header, which the library reads from files only."""
     length = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + length])
-    return dict(json.loads(header.get("__metadata__", {}).get(NOTES, "{}")))
+    header = bounded.parse_json(content[8 : 8 + length])
+    notes = bounded.parse_json(header.get("__metadata__", {}).get(NOTES, "{}"))
+    return notes if isinstance(notes, dict) else {}
