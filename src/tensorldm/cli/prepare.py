@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tensorldm import __version__
+from tensorldm.cli.crew import Scheduler, Workers, ended_gently, progress_of
 from tensorldm.cli.main import app
 
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ def prepare(
     manifest: Annotated[
         Path | None, typer.Option(help="Tab-separated name, person, split: pins scans to persons and splits.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes; each needs memory for one series.")] = 1,
+    workers: Workers = 1,
+    scheduler: Scheduler = None,
     split_seed: Annotated[int, typer.Option(help="Seed of the split into train, validation and test.")] = 0,
 ) -> None:
     """Prepare scans for training: choose volumes, resample, fit the reference tensor, store.
@@ -39,14 +42,15 @@ def prepare(
     Running again does only what is missing. Exit code 0: every scan is in the store; 1: some are not, each named
     with its reason; 2: none is.
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from tensorldm.config.prepare import PrepareConfig
     from tensorldm.config.reading import read_config
     from tensorldm.data import prepare as steps
     from tensorldm.data.splits import read_manifest
     from tensorldm.data.store import Store
+    from tensorldm.work.crew import Crew
+    from tensorldm.work.folder import writing_to
 
+    crew = Crew(workers, scheduler)
     settings = read_config(PrepareConfig, config, overrides or [])
     scans = steps.gather(sources)
     pins = steps.pins_of(scans, read_manifest(manifest) if manifest else {})
@@ -60,19 +64,20 @@ def prepare(
     good, outcomes = steps.check_all(jobs, settings)
     _tell_bugs(outcomes)
     steps.refuse_if_none(outcomes, len(jobs))
-    store = Store.create(out, settings=settings.model_dump(mode="json"), made_by=f"tensorldm {__version__}")
-    steps.check_seed(store, split_seed)
-    steps.check_pins(jobs, store, pins=pins)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True) as progress:
-        task = progress.add_task("preparing", total=len(good))
-        for outcome in steps.prepare_all(good, store, config=settings, workers=workers):
-            outcomes.append(outcome)
-            _tell_bugs([outcome])
-            progress.update(task, advance=1, description=outcome.name)
-    if any(outcome.state != "failed" for outcome in outcomes):
-        _show(outcomes)
-    store = steps.finish(store, pins, seed=split_seed)
+    with ended_gently(), writing_to(out):
+        store = Store.create(out, settings=settings.model_dump(mode="json"), made_by=f"tensorldm {__version__}")
+        steps.check_seed(store, split_seed)
+        steps.check_pins(jobs, store, pins=pins)
+        with progress_of("preparing", len(good)) as bar:
+            prepared = steps.prepare_all(good, store, config=settings, crew=crew, tell=bar.say)
+            with closing(prepared):
+                for outcome in prepared:
+                    outcomes.append(outcome)
+                    _tell_bugs([outcome])
+                    bar.advance(outcome.name)
+        if any(outcome.state != "failed" for outcome in outcomes):
+            _show(outcomes)
+        store = steps.finish(store, pins, seed=split_seed)
     steps.refuse_if_none(outcomes, len(jobs))
     _show_store(store)
     if any(outcome.state == "failed" for outcome in outcomes):

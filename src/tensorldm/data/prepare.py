@@ -1,22 +1,17 @@
 """Many scans into a store: cheap checks of all, then the work, each subject for itself and only what is missing.
 
 A scan that cannot be used is reported with its sentence and skipped; the rest go on. Work may run in several
-processes; each writes its own subjects, and the index is rebuilt from the journal at the end.
+processes or on a cluster; each writes its own subjects, and the index is rebuilt from the journal at the end.
 """
 
-import multiprocessing
-import os
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
-
-import torch
 
 from tensorldm.config.prepare import PrepareConfig
 from tensorldm.data.inputs import inputs_hash, source_files
@@ -28,6 +23,7 @@ from tensorldm.errors import DataError, DataWarning, TensorldmError
 from tensorldm.imaging.header import SUFFIXES
 from tensorldm.imaging.heads import Split
 from tensorldm.imaging.layouts import COMMON_NAMES, ScanFiles, find_scans, list_files
+from tensorldm.work.crew import ALONE, Crew, Done, perform
 
 HELD_OUT: Final[tuple[Split, ...]] = ("validation", "test")
 
@@ -111,26 +107,18 @@ def check_all(jobs: Sequence[Job], config: PrepareConfig) -> tuple[list[Job], li
     return [job for job, failed in checked if failed is None], [failed for _, failed in checked if failed is not None]
 
 
-def prepare_all(jobs: Sequence[Job], store: Store, *, config: PrepareConfig, workers: int = 1) -> Iterator[Outcome]:
-    """Prepare scans; gives each outcome as it is known."""
-    if workers <= 1 or len(jobs) <= 1:
-        for job in jobs:
-            yield _prepare(job, store, config)
-        return
+def prepare_all(
+    jobs: Sequence[Job], store: Store, *, config: PrepareConfig, crew: Crew = ALONE, tell: Callable[[str], None]
+) -> Generator[Outcome, None, None]:
+    """Prepare scans; gives each outcome as it is known. ``tell`` hears about the crew."""
     # The entries of a large store would travel to the processes with every job, and none of them reads them.
     light = Store(store.folder, store.index.model_copy(update={"entries": ()}))
-    with _few_threads(workers), _pool(min(workers, len(jobs))) as pool:
-        running = {pool.submit(_prepare, job, light, config): job for job in jobs}
-        for future in as_completed(running):
-            try:
-                yield future.result()
-            except BrokenProcessPool:
-                yield Outcome(
-                    running[future].name,
-                    "failed",
-                    f"{running[future].files.dwi}: its process was ended from outside, most often for lack of memory. "
-                    "Run again with fewer --workers.",
-                )
+    with closing(perform(partial(_prepare, store=light, config=config), jobs, crew=crew, tell=tell)) as ended:
+        for each in ended:
+            if isinstance(each, Done):
+                yield each.value
+            else:
+                yield Outcome(each.job.name, "failed", f"{each.job.files.dwi}: {each.reason}")
 
 
 def refuse_if_none(outcomes: Sequence[Outcome], count: int) -> None:
@@ -213,31 +201,3 @@ def _require_same_scan(known: Record, job: Job) -> None:
             f"{job.files.dwi}: the store has another scan named '{job.name}', from {earlier}. "
             "Rename one, or prepare into another store."
         )
-
-
-@contextmanager
-def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes started afresh (a fork of a threaded program may hang); none is left behind when we are stopped."""
-    pool = ProcessPoolExecutor(
-        workers, mp_context=multiprocessing.get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
-    )
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _few_threads(workers: int) -> Iterator[None]:
-    """Numerical libraries read these when a process starts: one thread each, or the processes fight for cores."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, str(max(1, (os.cpu_count() or 1) // workers))))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

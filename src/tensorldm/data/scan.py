@@ -17,7 +17,7 @@ from tensorldm.config.prepare import PrepareConfig
 from tensorldm.data.reference import reference_tensor
 from tensorldm.data.scaling import scale_dwi
 from tensorldm.data.selection import Selection, select_axes
-from tensorldm.data.subject import GradientCheck, Record, SourceFile, Subject
+from tensorldm.data.subject import GradientCheck, Record, Subject
 from tensorldm.dti.fit import fit_ols
 from tensorldm.errors import DataError, DataWarning, about, heard
 from tensorldm.imaging.flips import check_flips
@@ -30,6 +30,7 @@ from tensorldm.imaging.mask import find_brain, mean_b0, read_brain_mask
 from tensorldm.imaging.nifti import check_finite, check_not_empty, read_header, read_volume
 from tensorldm.imaging.volume import Space, Volume
 from tensorldm.shapes import MaskImage
+from tensorldm.work.sources import SourceFile
 
 LARGE_ANGLE_DEGREES = 30.0
 """Beyond this a volume called x measures a good part of the other axes, and the paper's input holds only in name."""
@@ -77,6 +78,8 @@ class WorkingSeries:
 
 def check_scan(files: ScanFiles, config: PrepareConfig) -> CheckedScan:
     """Refuse what can be refused without reading voxels: files, counts, grids, shell, directions."""
+    if files.problem:
+        raise DataError(files.problem)
     space = read_header(files.dwi).space
     gradients = read_gradients(files.dwi, bval=files.bval, bvec=files.bvec)
     grid = working_grid(space, voxel_mm=config.voxel_size_mm)

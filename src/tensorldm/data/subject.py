@@ -14,18 +14,9 @@ from torch import Tensor
 from tensorldm.batch import Batch
 from tensorldm.config.reading import Strict
 from tensorldm.shapes import Affine
+from tensorldm.work.sources import SourceFile
 
 GradientCheck = Literal["verified", "suspect", "untestable", "skipped"]
-
-
-class SourceFile(Strict):
-    """An input file as it was read; size and time let a second run trust the hash without reading it again."""
-
-    role: str
-    path: str
-    sha256: str
-    num_bytes: int
-    mtime_ns: int
 
 
 class Record(Strict):

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from tensorldm.data.store import Store
-from tensorldm.data.subject import Record, SourceFile, Subject
+from tensorldm.data.subject import Record, Subject
 from tensorldm.dti.signal import predict_signal
+from tensorldm.work.sources import SourceFile
 
 TILTED = [[0.0, 0, 0], [0.96, 0.28, 0], [-0.1, 0.98, 0.17], [0.2, -0.15, 0.97]]
 

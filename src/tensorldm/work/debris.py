@@ -1,0 +1,44 @@
+"""What a killed process leaves behind: hidden, half-written files and folders that nobody will ever finish.
+
+Files appear by a rename, so a half is never taken for a whole; but it takes space. Sweep only while the output folder
+is held (``work.lock``): then nobody else can be writing there.
+"""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+UNFINISHED: Final = re.compile(r"\..*\.[0-9a-f]{8}\.part")
+"""The names under which ``imaging.atomic`` and the outputs of a reconstruction are written before they are renamed."""
+
+
+def sweep(out: Path) -> int:
+    """Remove what is unfinished in ``out`` and, of ``out`` as a whole, beside it; gives how many there were."""
+    found = list(_unfinished(out))
+    for path in found:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    return len(found)
+
+
+def _unfinished(out: Path) -> Iterator[Path]:
+    absolute = out.absolute()
+    parent = absolute.parent
+    while not parent.exists():
+        parent = parent.parent
+    own = re.compile(rf"\.{re.escape(absolute.name)}\.[0-9a-f]{{8}}\.part")
+    yield from (path for path in parent.glob(".*.part") if own.fullmatch(path.name) and path.is_dir())
+    if absolute.is_dir():
+        yield from _below(absolute)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for path in folder.iterdir():
+        if UNFINISHED.fullmatch(path.name):
+            yield path
+        elif path.is_dir() and not path.is_symlink():
+            yield from _below(path)

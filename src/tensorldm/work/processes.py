@@ -1,0 +1,74 @@
+"""What holds in every worker process: few threads, deaf to Ctrl-C, one job at a time, the model loaded once."""
+
+import os
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+THREAD_VARIABLES: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+ORDINAL: Final = "TENSORLDM_WORKER"
+"""Environment variable with a worker's number, which decides its GPU."""
+
+_one_at_a_time = threading.Lock()
+_kept: list[tuple[str, Any]] = []
+
+
+def begin_worker(name: object, threads: int) -> None:
+    """Make this process a worker; called once, before its first job."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the first process decides
+    found = re.search(r"(\d+)$", str(name))
+    os.environ[ORDINAL] = found.group(1) if found else "0"
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+def do_alone(task: Callable[[Any], T], job: Any) -> T:
+    """One subject in memory at a time, however many threads a cluster's worker was given."""
+    with _one_at_a_time:
+        return task(job)
+
+
+def once(key: str, make: Callable[[], T]) -> T:
+    """What ``make`` gave for this key in this process; only the last one is kept, since models are large."""
+    if not _kept or _kept[0][0] != key:
+        _kept[:] = [(key, make())]
+    value: T = _kept[0][1]
+    return value
+
+
+def let_go(key: str) -> None:
+    """Free what ``once`` keeps under this key."""
+    if _kept and _kept[0][0] == key:
+        _kept.clear()
+
+
+def gpu_of_worker(count: int) -> int:
+    """Which of ``count`` visible GPUs this process uses: workers take them in turn by their numbers."""
+    return int(os.environ.get(ORDINAL, "0")) % count
+
+
+def threads_each(workers: int) -> int:
+    """As the user said with OMP_NUM_THREADS; else the cores shared out, or the processes fight for them."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    return int(said) if said.isdigit() and int(said) > 0 else max(1, (os.cpu_count() or 1) // workers)
+
+
+@contextmanager
+def few_threads(threads: int) -> Iterator[None]:
+    """Numerical libraries read these when a process starts: for processes that are started inside the block."""
+    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
