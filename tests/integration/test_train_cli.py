@@ -51,7 +51,7 @@ def test_a_run_leaves_a_model_that_loads_a_log_and_validation_measures(tmp_path)
     [
         (["--data", "cohort:mars"], ConfigError, "--data cohort:mars: there is no such source"),
         (["--data", "no-such-store"], DataError, "no store there.*tensorldm prepare"),
-        (["--data", "cohort:procedural", "--stages", "6"], ConfigError, "stages of 1 to 5"),
+        (["--data", "cohort:procedural", "--stages", "6"], ConfigError, "stages of 0 to 5"),
         (
             ["--data", "cohort:procedural", "--set", "stages.1.stepz=3"],
             ConfigError,
@@ -74,6 +74,6 @@ def test_stages_are_named_singly_by_range_or_by_list():
     assert parse_stages("1-5") == [1, 2, 3, 4, 5]
     assert parse_stages("4") == [4]
     assert parse_stages("1,2,4-5") == [1, 2, 4, 5]
-    for bad in ("", "0", "3-1", "2,1", "1,1", "a"):
-        with pytest.raises(ConfigError, match="stages of 1 to 5"):
+    for bad in ("", "6", "3-1", "2,1", "1,1", "a"):
+        with pytest.raises(ConfigError, match="stages of 0 to 5"):
             parse_stages(bad)

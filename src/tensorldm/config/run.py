@@ -37,6 +37,11 @@ class RunSettings(Strict):
     keep: KeepConfig = KeepConfig()
     hardware: HardwareConfig = HardwareConfig()
 
+    @property
+    def stage_numbers(self) -> list[int]:
+        """Every stage that this model has, in order."""
+        return sorted(int(key) for key in self.stages)
+
 
 class RunConfig(RunSettings):
     """What ``tensorldm train`` reads."""
@@ -57,8 +62,3 @@ class RunConfig(RunSettings):
         if (self.model.expectation is not None) != ("0" in self.stages):
             raise ValueError("stage 0 trains the expectation: describe both or neither")
         return self
-
-    @property
-    def stage_numbers(self) -> list[int]:
-        """Every stage that this model has, in order."""
-        return sorted(int(key) for key in self.stages)

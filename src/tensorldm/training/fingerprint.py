@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tensorldm.config.run import RunConfig
+from tensorldm.config.run import RunSettings
 from tensorldm.errors import ConfigError, DataError
 from tensorldm.imaging.atomic import write_json
 
@@ -13,7 +13,7 @@ LONGEST_VALUE = 60
 
 
 def fingerprint(
-    config: RunConfig, stage: int, *, data: str, cohort: dict[str, Any], start: str, samples_per_step: int
+    config: RunSettings, stage: int, *, data: str, cohort: dict[str, Any], start: str, samples_per_step: int
 ) -> dict[str, Any]:
     """Every setting that changes this stage's weights, by dotted name; how often to save or validate does not."""
     values = config.model_dump(mode="json")

@@ -22,6 +22,7 @@ from tensorldm.training.schedule import rate_factor
 from tensorldm.training.streams import Stream
 
 Logs = dict[str, Tensor]
+Parameters = dict[str, nn.Parameter]
 
 
 @runtime_checkable
@@ -72,7 +73,7 @@ class Player:
     name: str
     objective: nn.Module
     """An ``Opened`` objective, as Fabric wrapped it."""
-    parameters: dict[str, nn.Parameter]
+    parameters: Parameters
     """By name, in the order of the optimiser's groups."""
     optimizer: Optimizer
     peak_rates: list[float] = field(default_factory=list)
@@ -103,6 +104,7 @@ class Stage:
     settings: StageConfig
     model: nn.Module
     players: list[Player]
+    """In the order of their turns within a step; the first one's loss is the stage's."""
     average: Average
     stream: Stream
     seed: int
@@ -123,7 +125,7 @@ def train(devices: Devices, stage: Stage, progress: Progress, *, after_step: Rep
             logs["gradient_norm"] = devices.clip_gradients(
                 player.objective, player.optimizer, max_norm=stage.settings.clip, error_if_nonfinite=False
             )
-            numbers |= read_logs(logs, "" if len(stage.players) == 1 else f"{player.name}/")
+            numbers |= read_logs(logs, "" if player is stage.players[0] else f"{player.name}/")
             refuse_if_not_finite(numbers, stage.number, step=progress.step)
             player.optimizer.step()
             player.optimizer.zero_grad(set_to_none=True)
@@ -137,7 +139,8 @@ def accumulate(devices: Devices, player: Player, stage: Stage, step: int) -> Log
     """Gradients of one step over its micro-batches, and the mean of what they logged."""
     total: Logs = {}
     player.objective.train()
-    with only_these_move(player, stage):
+    others = [other.parameters for other in stage.players if other is not player]
+    with held_still(player.parameters, *others):
         for micro in range(stage.settings.accumulate):
             batch, positions = samples(devices, stage, step, micro=micro)
             last = micro == stage.settings.accumulate - 1
@@ -164,11 +167,10 @@ def samples_per_step(devices: Devices, settings: StageConfig) -> int:
 
 
 @contextmanager
-def only_these_move(player: Player, stage: Stage) -> Iterator[None]:
-    """With several players, gradients reach the parameters of the one whose turn it is, and no others."""
-    others = [p for other in stage.players if other is not player for p in other.parameters.values()]
-    own = {id(p) for p in player.parameters.values()}
-    held = [p for p in others if id(p) not in own]
+def held_still(own: Parameters, *others: Parameters) -> Iterator[None]:
+    """No gradients for the parameters of the others inside the block, except those that are one's own too."""
+    mine = {id(parameter) for parameter in own.values()}
+    held = [parameter for other in others for parameter in other.values() if id(parameter) not in mine]
     for parameter in held:
         parameter.requires_grad_(False)
     try:

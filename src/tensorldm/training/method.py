@@ -1,6 +1,6 @@
 """The contract between a method and the training loop: which stages it has, and what a stage trains.
 
-TensorLDM and its rivals fulfil it (`paper_method`, `baselines.learned.trained`), so that all are trained, resumed,
+TensorLDM and its rivals fulfil it (`paper_stage`, `baselines.learned.training`), so that all are trained, resumed,
 validated and written down by the same code.
 """
 
@@ -15,7 +15,6 @@ from torch.optim import Optimizer
 
 from tensorldm.batch import Batch
 from tensorldm.bundle import Card
-from tensorldm.config.run import RunSettings
 from tensorldm.config.training import Box
 from tensorldm.shapes import Components
 from tensorldm.training.sources import Source
@@ -96,6 +95,11 @@ class StageWork(Protocol):
         """A small volume on which memory can be measured; it grows with the number of voxels from there."""
         ...
 
+    @property
+    def validation_box(self) -> Box:
+        """Of the whole heads that are validated on."""
+        ...
+
     def begin(self, source: Source, device: torch.device) -> None:
         """Measure from the data what the stage fixes once, before its first step; a resumed stage has it already."""
         ...
@@ -131,6 +135,6 @@ class TrainedMethod(Protocol):
         """A stage from the bundle it starts from, or afresh; ``config`` is of the method's own schema."""
         ...
 
-    def check_start(self, folder: Path, config: RunSettings) -> str:
+    def check_start(self, folder: Path, config: Any) -> str:
         """The weights' hash of a bundle to start from; a ``ConfigError`` where it is of another form."""
         ...

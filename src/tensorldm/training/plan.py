@@ -1,6 +1,7 @@
 """What a run will be like, before it is run: settings, parameters that train, memory."""
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 import torch
 from rich.table import Table
@@ -8,22 +9,20 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from tensorldm.batch import Batch
-from tensorldm.build import build_model
 from tensorldm.config.reading import dump_config
-from tensorldm.config.run import RunConfig
-from tensorldm.config.training import Box
-from tensorldm.training.stages import STAGES, attention_mode, joint_modes, set_trainable, settings_of
+from tensorldm.config.run import RunSettings
+from tensorldm.config.training import Box, StageConfig
+from tensorldm.training.method import StageWork, TrainedMethod
+from tensorldm.training.paper_stage import TENSORLDM
+from tensorldm.training.stages import settings_of
 
 MIB = 2**20
 FLOAT_BYTES = 4
 COPIES_OF_MOVING = 3
 """Beside the weight itself: gradient and the two running means of Adam."""
-PROBE_SIDES = {False: 32, True: 64}
-"""Voxels a side of the volume that memory is measured on, in Phase I and II; activations grow with their number. The
-U-Net works on a sixteenth of a side, where windows of a small volume would be mostly padding."""
 
 
-def describe(config: RunConfig, stages: Sequence[int]) -> Iterator[str | Table]:
+def describe(config: RunSettings, stages: Sequence[int], *, method: TrainedMethod = TENSORLDM) -> Iterator[str | Table]:
     """The resolved settings, then a table of the stages."""
     yield dump_config(config)
     table = Table(
@@ -31,39 +30,32 @@ def describe(config: RunConfig, stages: Sequence[int]) -> Iterator[str | Table]:
     )
     for title in ("stage", "data", "box", "samples/step", "steps", "parameters that train", "memory"):
         table.add_column(title)
-    model = build_model(config.model, config.seed)
-    total = sum(parameter.numel() for parameter in model.parameters())
     for number in stages:
-        row, settings = STAGES[number], settings_of(config, number)
-        moving = sum(p.numel() for p in set_trainable(model, row, config=config.model).values())
+        work, settings = method.prepare(config, number, start=None), settings_of(config, number)
+        total = sum(parameter.numel() for parameter in work.model.parameters())
         table.add_row(
-            f"{number} {row.title}",
-            row.data,
+            f"{number} {work.outline.title}",
+            work.outline.data,
             "×".join(str(side) for side in settings.box),
             f"{settings.batch_size}×{settings.accumulate}",
             f"{settings.steps:,}",
-            f"{moving:,} of {total:,}",
-            f"{estimate_memory(config, number) / MIB:,.0f} MiB",
+            f"{num_moving(work):,} of {total:,}",
+            f"{estimate_memory(work, settings) / MIB:,.0f} MiB",
         )
     yield table
 
 
-def estimate_memory(config: RunConfig, stage: int) -> int:
+def num_moving(work: StageWork) -> int:
+    """Parameters that a stage trains."""
+    return sum(parameter.numel() for part in work.parts for parameter in part.moving.values())
+
+
+def estimate_memory(work: StageWork, settings: StageConfig) -> int:
     """Bytes at the peak of a step: measured on a small volume, then scaled by the number of voxels."""
-    row, settings = STAGES[stage], settings_of(config, stage)
-    model = build_model(config.model, config.seed)
-    model.set_joint(
-        *joint_modes(
-            row, config.model, before=(attention_mode(config.model.decoder_cca) if stage > 3 else "off", "off")
-        )
-    )
-    moving = set_trainable(model, row, config=config.model)
-    side = -(-PROBE_SIDES[row.samples] // model.side_multiple) * model.side_multiple
-    kept = _saved_bytes(row.objective(model, config, stage), _probe((side, side, side)))
-    x, y, z = settings.box
-    activations = kept * settings.batch_size * x * y * z / side**3
-    weights = sum(value.numel() for value in model.state_dict().values())
-    return int(activations + FLOAT_BYTES * (2 * weights + COPIES_OF_MOVING * sum(p.numel() for p in moving.values())))
+    kept = max(_saved_bytes(part.objective, _probe(work.probe)) for part in work.parts)
+    activations = kept * settings.batch_size * prod(settings.box) / prod(work.probe)
+    weights = sum(value.numel() for value in work.model.state_dict().values())
+    return int(activations + FLOAT_BYTES * (2 * weights + COPIES_OF_MOVING * num_moving(work)))
 
 
 def _saved_bytes(objective: torch.nn.Module, batch: Batch) -> int:

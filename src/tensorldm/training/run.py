@@ -14,23 +14,25 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tensorldm.bundle import INDEX, read_info
+from tensorldm.bundle import INDEX
 from tensorldm.config.reading import dump_config
-from tensorldm.config.run import RunConfig
+from tensorldm.config.run import RunSettings
 from tensorldm.errors import ConfigError
 from tensorldm.imaging.atomic import write_text
 from tensorldm.training.devices import make_fabric
 from tensorldm.training.fingerprint import check_fingerprint, fingerprint
 from tensorldm.training.loop import samples_per_step
+from tensorldm.training.method import TrainedMethod
+from tensorldm.training.paper_stage import TENSORLDM
 from tensorldm.training.runlog import RunLog
 from tensorldm.training.signals import stop_on_signals
 from tensorldm.training.sources import cohort_of, open_source
 from tensorldm.training.stage_run import Session, StageRun, StoppedError
-from tensorldm.training.stages import STAGES, settings_of
+from tensorldm.training.stages import settings_of
 
 
 def run_training(
-    config: RunConfig,
+    config: RunSettings,
     data: str,
     *,
     out: Path,
@@ -38,9 +40,10 @@ def run_training(
     start: Path | None = None,
     restart: bool = False,
     console: Console | None = None,
+    method: TrainedMethod = TENSORLDM,
 ) -> bool:
     """Train the stages in order; whether all were finished (else a signal ended the run, cleanly)."""
-    check_stages(config, out=out, stages=stages, start=start)
+    check_stages(config, out=out, stages=stages, start=start, method=method)
     fabric = make_fabric(config.hardware)
     if fabric.is_global_zero:
         _prepare_folder(config, out=out, stages=stages, restart=restart)
@@ -49,13 +52,13 @@ def run_training(
         waiting = [number for number in stages if not _finished(out, number)]
         source = open_source(data, config.data, device=fabric.device) if waiting else None
         for number in stages:
-            beginning = start_of(number, out=out, start=start)
+            beginning = start_of(number, out=out, start=start, method=method)
             now = fingerprint(
                 config,
                 number,
                 data=data,
                 cohort=cohort_of(config.data).model_dump(mode="json") if data.startswith("cohort:") else {},
-                start=read_info(beginning).weights_sha256 if beginning else "",
+                start=method.check_start(beginning, config) if beginning else "",
                 samples_per_step=samples_per_step(fabric, settings_of(config, number)),
             )
             check_fingerprint(out / f"stage{number}", now, stage=number)
@@ -66,7 +69,8 @@ def run_training(
             assert source is not None, "opened where a stage waits"
             session = Session(config, fabric, source, log, stop)
             try:
-                StageRun(session, STAGES[number], folder=out / f"stage{number}", start=beginning).train()
+                work = method.prepare(config, number, start=beginning)
+                StageRun(session, work, folder=out / f"stage{number}").train()
             except StoppedError as stopped:
                 log.say(str(stopped))
                 return False
@@ -74,7 +78,7 @@ def run_training(
     return True
 
 
-def parse_stages(text: str) -> list[int]:
+def parse_stages(text: str, method: TrainedMethod = TENSORLDM) -> list[int]:
     """``1-5``, ``4`` or ``1,2,4``: stages in order, each once."""
     numbers: list[int] = []
     try:
@@ -83,8 +87,11 @@ def parse_stages(text: str) -> list[int]:
             numbers += range(int(first), int(last or first) + 1)
     except ValueError:
         numbers = []
-    if not numbers or numbers != sorted(set(numbers)) or not set(numbers) <= set(STAGES):
-        raise ConfigError(f"--stages {text}: expected stages of 0 to 5 in order, for example 1-5, 4 or 1,2,4,5.")
+    known = list(method.stages)
+    if not numbers or numbers != sorted(set(numbers)) or not set(numbers) <= set(known):
+        raise ConfigError(
+            f"--stages {text}: expected stages of {known[0]} to {known[-1]} in order, for example 1-5, 4 or 1,2,4,5."
+        )
     return numbers
 
 
@@ -93,23 +100,28 @@ def bundle_of(out: Path, number: int) -> Path:
     return out / f"stage{number}" / "bundle"
 
 
-def start_of(number: int, *, out: Path, start: Path | None) -> Path | None:
+def start_of(number: int, *, out: Path, start: Path | None, method: TrainedMethod = TENSORLDM) -> Path | None:
     """The bundle a stage begins with: the last finished stage of this run, else the one given, else none."""
-    finished = [bundle_of(out, earlier) for earlier in STAGES[number].starts_from if _finished(out, earlier)]
+    finished = [bundle_of(out, earlier) for earlier in method.stages[number].starts_from if _finished(out, earlier)]
     return finished[-1] if finished else start
 
 
-def check_stages(config: RunConfig, *, out: Path, stages: Sequence[int], start: Path | None) -> None:
+def check_stages(
+    config: RunSettings,
+    *,
+    out: Path,
+    stages: Sequence[int],
+    start: Path | None,
+    method: TrainedMethod = TENSORLDM,
+) -> None:
     """Every stage has something to start from, and it is this model; before anything is computed."""
-    if start is not None and read_info(start).model != config.model:
-        raise ConfigError(
-            f"{start}: a model of another size or form than the configuration's. Use the one it was made with."
-        )
+    if start is not None:
+        method.check_start(start, config)
     unknown = [number for number in stages if number not in config.stage_numbers]
     if unknown:
         raise ConfigError(f"Stage {unknown[0]} trains the expectation, which this model does not have. Leave it out.")
     for number in stages:
-        row = STAGES[number]
+        row = method.stages[number]
         given = [earlier for earlier in row.starts_from if earlier in stages or _finished(out, earlier)]
         if not given and start is None and not row.fresh:
             earlier = " or ".join(str(before) for before in row.starts_from)
@@ -123,7 +135,7 @@ def _finished(out: Path, number: int) -> bool:
     return (bundle_of(out, number) / INDEX).is_file()
 
 
-def _prepare_folder(config: RunConfig, *, out: Path, stages: Sequence[int], restart: bool) -> None:
+def _prepare_folder(config: RunSettings, *, out: Path, stages: Sequence[int], restart: bool) -> None:
     if restart:
         for number in stages:
             shutil.rmtree(out / f"stage{number}", ignore_errors=True)

@@ -14,7 +14,7 @@ from torch.optim import Adam, AdamW, Optimizer
 
 from tensorldm.build import build_scaling
 from tensorldm.config.model import CrossAttention, ModelConfig
-from tensorldm.config.run import RunConfig
+from tensorldm.config.run import RunConfig, RunSettings
 from tensorldm.config.training import StageConfig
 from tensorldm.errors import ConfigError
 from tensorldm.model import TensorLDM
@@ -129,9 +129,9 @@ STAGES = {
 }
 
 
-def settings_of(config: RunConfig, stage: int) -> StageConfig:
+def settings_of(config: RunSettings, stage: int) -> StageConfig:
     """The settings of a stage by its number."""
-    return config.stages[str(stage)]  # type: ignore[index]  # a stage's number is one of the keys
+    return config.stages[str(stage)]
 
 
 def joint_modes(

@@ -1,4 +1,4 @@
-"""The last batches of a stream once more: all players of a step see the same samples, and making them is the dear part."""
+"""The last batches of a stream once more: all players of a step see the same samples, which are dear to make."""
 
 from collections import OrderedDict
 
@@ -6,7 +6,7 @@ from tensorldm.batch import Batch
 from tensorldm.training.streams import Stream
 
 
-class Replay:
+class Again:
     """A stream that remembers its last ``count`` batches; what it gives is what the stream would give."""
 
     def __init__(self, stream: Stream, count: int) -> None:
