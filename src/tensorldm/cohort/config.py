@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pydantic import Field, field_validator, model_validator
 
+from tensorldm.cohort.clinical import ArtefactSettings, DetailSettings
 from tensorldm.cohort.settings import CohortSettings, ProtocolSettings, VariationSettings, WarpSettings
 from tensorldm.config.reading import Strict, read_config
 
@@ -21,6 +22,8 @@ class CohortConfig(Strict):
     warp: WarpSettings = Field(default_factory=WarpSettings)
     variation: VariationSettings = Field(default_factory=VariationSettings)
     protocol: ProtocolSettings = Field(default_factory=ProtocolSettings)
+    detail: DetailSettings = Field(default_factory=DetailSettings)
+    artefacts: ArtefactSettings = Field(default_factory=ArtefactSettings)
 
     @field_validator("voxel_mm")
     @classmethod
@@ -40,7 +43,13 @@ class CohortConfig(Strict):
     @property
     def settings(self) -> CohortSettings:
         """What the stream and the scanner take."""
-        return CohortSettings(warp=self.warp, variation=self.variation, protocol=self.protocol)
+        return CohortSettings(
+            warp=self.warp,
+            variation=self.variation,
+            protocol=self.protocol,
+            detail=self.detail,
+            artefacts=self.artefacts,
+        )
 
 
 def read_cohort(source: Path | str = "cohort", overrides: Sequence[str] = ()) -> CohortConfig:

@@ -39,13 +39,17 @@ def spread_directions(count: int, *, seed: int = 0) -> Float[Tensor, "n 3"]:
 
 def axis_triad(tilt_degrees: float, *, azimuths: Float[Tensor, "3"]) -> Float[Tensor, "3 3"]:
     """Three directions, each ``tilt_degrees`` off the x, y or z axis, leaning to the side that its azimuth gives."""
+    return tilted_triad(torch.full((3,), tilt_degrees, dtype=torch.float64), azimuths=azimuths)
+
+
+def tilted_triad(tilts_degrees: Float[Tensor, "3"], *, azimuths: Float[Tensor, "3"]) -> Float[Tensor, "3 3"]:
+    """Three directions off the x, y and z axes, each by its own tilt, to the side that its azimuth gives."""
     axes = torch.eye(3, dtype=torch.float64)
     triad = []
-    for axis, azimuth in enumerate(azimuths.double()):
+    for axis, (tilt, azimuth) in enumerate(zip(tilts_degrees.double(), azimuths.double(), strict=True)):
         # Turning about a vector across the axis tilts by exactly the angle.
         across = azimuth.cos() * axes[(axis + 1) % 3] + azimuth.sin() * axes[(axis + 2) % 3]
-        turn = rotation(across * torch.deg2rad(torch.tensor(tilt_degrees, dtype=torch.float64)))
-        triad.append(turn @ axes[axis])
+        triad.append(rotation(across * torch.deg2rad(tilt)) @ axes[axis])
     return torch.stack(triad)
 
 

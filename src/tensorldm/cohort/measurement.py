@@ -1,6 +1,6 @@
-"""The paper's path on a virtual scan: the reference tensor from all volumes, the sparse input from four of them.
+"""The paper's path on a virtual scan: the reference tensor from all volumes, the sparse input from some of them.
 
-Axes: c DWI volume of the input (4), d tensor component (6), v voxel, n volume, x y z space.
+Axes: c DWI volume of the input (4 in the paper), d tensor component (6), v voxel, n volume, x y z space.
 """
 
 from dataclasses import dataclass
@@ -10,8 +10,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tensorldm.cohort.axes import Matrices, Shape, Size, along_axes
+from tensorldm.cohort.protocol import Protocol
 from tensorldm.cohort.scanner import Scan, deviations, laid_out
 from tensorldm.dti.fit import fit_ols, fit_ols_nonlinear_gradients
+from tensorldm.dti.signal import B0_MAX_S_PER_MM2
 from tensorldm.imaging.kernels import cubic_weights
 
 
@@ -19,7 +21,7 @@ from tensorldm.imaging.kernels import cubic_weights
 class Measurement:
     """On the working grid; zero outside the mask. Tensors are mm²/s in image axes."""
 
-    dwi: Float[Tensor, "4 x y z"]
+    dwi: Float[Tensor, "c x y z"]
     reference: Float[Tensor, "6 x y z"]
     clean: Float[Tensor, "6 x y z"]
     """The fit of the same acquisition without noise."""
@@ -42,11 +44,19 @@ def measure(scan: Scan, *, shape: Shape, voxel_size: Size) -> Measurement:
         known = deviations(scan.field, mask, voxel_size=voxel_size).expand(2, -1, 9)
         (reference, clean), _ = fit_ols_nonlinear_gradients(both, *table, known)
     return Measurement(
-        dwi=laid_out(signal[:, list(scan.protocol.sparse)], mask),
+        dwi=laid_out(_sparse(signal, scan.protocol), mask),
         reference=laid_out(reference, mask),
         clean=laid_out(clean, mask),
         mask=mask,
     )
+
+
+def _sparse(signal: Float[Tensor, "v n"], protocol: Protocol) -> Float[Tensor, "v c"]:
+    """The input's volumes, b=0 first; with several b=0s it may be their mean."""
+    chosen = signal[:, list(protocol.sparse)]
+    if protocol.mean_b0:
+        chosen[:, 0] = signal[:, (protocol.bvals <= B0_MAX_S_PER_MM2).to(signal.device)].mean(dim=1)
+    return chosen
 
 
 def _on_grid(scan: Scan, shape: Shape, voxel_size: Size) -> Matrices:

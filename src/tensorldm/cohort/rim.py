@@ -14,7 +14,7 @@ from torch.nn.functional import max_pool3d
 
 from tensorldm.cohort.anatomy import Anatomy
 from tensorldm.cohort.draws import smooth_field, uniform
-from tensorldm.cohort.settings import VariationSettings
+from tensorldm.cohort.ranges import Range
 
 PATCH_MM = 12.0
 SIGNAL = (0.02, 0.25)
@@ -22,9 +22,9 @@ SIGNAL = (0.02, 0.25)
 DIFFUSIVITY_MM2_PER_S = (0.3e-3, 1.2e-3)
 
 
-def add_rim(anatomy: Anatomy, settings: VariationSettings, *, generator: Generator) -> Anatomy:
+def add_rim(anatomy: Anatomy, shares: Range, *, generator: Generator) -> Anatomy:
     """The anatomy with a share of the shell around its brain, one voxel thick, taken into the mask."""
-    share = uniform(generator, settings.rim)
+    share = uniform(generator, shares)
     signal, diffusivity, patches = _fields(anatomy, generator)
     rim = shell_around(anatomy.mask) & (patches < share)
     isotropic = anatomy.tensors.new_tensor([1.0, 1.0, 1.0, 0.0, 0.0, 0.0])[:, None]

@@ -8,7 +8,7 @@ Axes: k compartment, v voxel of the mask, n volume, x y z space.
 """
 
 from dataclasses import dataclass, replace
-from math import isinf, radians
+from math import isinf
 
 import torch
 from jaxtyping import Bool, Float
@@ -16,8 +16,8 @@ from torch import Generator, Tensor
 
 from tensorldm.cohort.anatomy import TISSUES, Anatomy
 from tensorldm.cohort.axes import Matrices, Size, along_axes, averaging
-from tensorldm.cohort.deformation import coordinates, sample
-from tensorldm.cohort.draws import rotation
+from tensorldm.cohort.deformation import coordinates
+from tensorldm.cohort.displacement import Shifts, displaced, draw_poses, draw_shifts, seen_directions
 from tensorldm.cohort.nonlinearity import GradientField, draw_gradient_field
 from tensorldm.cohort.protocol import Protocol
 from tensorldm.dti.fit import deviation_matrices
@@ -45,23 +45,21 @@ class Scan:
     """How the gradients deviate from voxel to voxel; None where they do not."""
 
 
-@dataclass(frozen=True)
-class Poses:
-    """Where the head lies in each volume: turned by ``rotations``, then moved by ``translations`` (mm)."""
-
-    rotations: Float[Tensor, "n 3 3"]
-    translations: Float[Tensor, "n 3"]
-
-
 def scan(anatomy: Anatomy, protocol: Protocol, *, generator: Generator, noise_generator: Generator) -> Scan:
     """Scan an anatomy: ``generator`` (CPU) moves the head, ``noise_generator`` (anatomy's device) makes noise."""
     poses = draw_poses(protocol, generator) if protocol.moves else None
     field = draw_gradient_field(protocol.nonlinearity, generator) if protocol.nonlinearity > 0 else None
+    shifts = _draw_shifts(anatomy, protocol, generator) if protocol.distortion.acts else None
     directions = seen_directions(protocol.directions, poses)
     noiseless = brain_signal(_as_gradients_see(anatomy, field), protocol.bvals, directions)
     mask, voxel_size = anatomy.mask, anatomy.voxel_size
     if not protocol.keeps_the_grid:
-        noiseless, mask, voxel_size = _acquire(noiseless, anatomy, protocol, poses)
+        if poses is not None:
+            noiseless, mask = displaced(
+                laid_out(noiseless, mask), mask, poses=poses, shifts=shifts, voxel_size=voxel_size
+            )
+        if protocol.resamples:
+            noiseless, mask, voxel_size = _acquire(noiseless, mask, anatomy, protocol)
     sigma = noise_level(anatomy, protocol.snr)
     noisy = add_noise(noiseless, sigma, coils=protocol.coils, generator=noise_generator)
     return Scan(protocol, noisy, noiseless, mask, voxel_size, sigma, field)
@@ -122,22 +120,6 @@ def add_noise(
     return square.sqrt_()
 
 
-def draw_poses(protocol: Protocol, generator: Generator) -> Poses:
-    """A small turn and shift of the head for each volume but the first."""
-    count = len(protocol.bvals)
-    turns = radians(protocol.motion_degrees) * torch.randn(count, 3, generator=generator, dtype=torch.float64)
-    shifts = protocol.motion_mm * torch.randn(count, 3, generator=generator, dtype=torch.float64)
-    turns[0], shifts[0] = 0, 0
-    return Poses(torch.stack([rotation(turn) for turn in turns]), shifts)
-
-
-def seen_directions(directions: Directions, poses: Poses | None) -> Directions:
-    """Gradients as the head sees them: when it turns one way, they turn the other."""
-    if poses is None:
-        return directions
-    return torch.einsum("nji,nj->ni", poses.rotations, directions.double()).to(directions)
-
-
 def laid_out(values: Float[Tensor, "v n"], mask: Bool[Tensor, "x y z"]) -> Float[Tensor, "n x y z"]:
     """Values at the mask's voxels as volumes, zero elsewhere."""
     volumes = values.new_zeros(values.shape[1], *mask.shape)
@@ -145,21 +127,30 @@ def laid_out(values: Float[Tensor, "v n"], mask: Bool[Tensor, "x y z"]) -> Float
     return volumes
 
 
+def _draw_shifts(anatomy: Anatomy, protocol: Protocol, generator: Generator) -> Shifts:
+    x, y, z = anatomy.s0.shape
+    return draw_shifts(
+        protocol.distortion,
+        protocol.bvals,
+        shape=(x, y, z),
+        voxel_size=anatomy.voxel_size,
+        generator=generator,
+        device=anatomy.s0.device,
+    )
+
+
 def _acquire(
-    signal: Float[Tensor, "v n"], anatomy: Anatomy, protocol: Protocol, poses: Poses | None
-) -> tuple[Float[Tensor, "v2 n"], Bool[Tensor, "x y z"], Size]:
-    """Move, blur and average the signal onto the scanner's grid; the mask is where at least half a voxel is brain.
+    signal: Float[Tensor, "v n"], mask: Bool[Tensor, "x y z"], anatomy: Anatomy, protocol: Protocol
+) -> tuple[Float[Tensor, "v2 n"], Bool[Tensor, "x2 y2 z2"], Size]:
+    """Blur and average the signal onto the scanner's grid; the new mask is where at least half a voxel is brain.
 
     What surrounds the brain is unknown, so the signal is that of the brain's share of each voxel alone.
     """
-    volumes = laid_out(signal, anatomy.mask)
-    brain = anatomy.mask.to(signal.dtype)[None]
-    if poses is not None:
-        volumes = _moved(volumes, brain, poses, voxel_size=anatomy.voxel_size)
     matrices, voxel_size = grid_matrices(anatomy, protocol)
-    volumes, cover = along_axes(volumes, matrices), along_axes(brain, matrices)[0]
-    mask = cover >= 0.5
-    return (volumes[:, mask] / cover[mask]).T, mask, voxel_size
+    volumes = along_axes(laid_out(signal, mask), matrices)
+    cover = along_axes(mask.to(signal.dtype)[None], matrices)[0]
+    seen = cover >= 0.5
+    return (volumes[:, seen] / cover[seen]).T, seen, voxel_size
 
 
 def grid_matrices(anatomy: Anatomy, protocol: Protocol) -> tuple[Matrices, Size]:
@@ -173,22 +164,3 @@ def grid_matrices(anatomy: Anatomy, protocol: Protocol) -> tuple[Matrices, Size]
         matrices.append(averaging((size, voxel), (count, new[axis]), width=width, blur_fwhm=protocol.blur_fwhm))
     x, y, z = matrices
     return (x, y, z), new
-
-
-def _moved(
-    volumes: Float[Tensor, "n x y z"], brain: Float[Tensor, "1 x y z"], poses: Poses, *, voxel_size: Size
-) -> Float[Tensor, "n x y z"]:
-    """Each volume with the head in its own pose: a point shows what was at R⁻¹(p - t) of the resting head.
-
-    Divided by how much of the moved brain a voxel holds: where the head has left, the nearest tissue stays.
-    """
-    x, y, z = volumes.shape[1:]
-    start = coordinates((x, y, z), voxel_size, device=volumes.device)
-    moved = torch.empty_like(volumes)
-    for index, volume in enumerate(volumes):
-        turn = poses.rotations[index].to(start)
-        shifted = start - poses.translations[index].to(start)[:, None, None, None]
-        there = torch.einsum("ji,jxyz->ixyz", turn, shifted)
-        both = sample(torch.stack([volume, brain[0]]), there, voxel_size=voxel_size, beyond="border")
-        moved[index] = torch.where(both[1] > SMALLEST, both[0] / both[1].clamp(min=SMALLEST), volume)
-    return moved * brain

@@ -5,35 +5,16 @@ A range is (lowest, highest), drawn evenly. ``preset cohort`` lists every value 
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
-Range = tuple[float, float]
-Counts = tuple[int, int]
-Size = tuple[float, float, float]
+from tensorldm.cohort.clinical import ArtefactSettings, DetailSettings, SchemeSettings
+from tensorldm.cohort.ranges import Checked, Counts, Range, Size
+
 Reorientation = Literal["ppd", "finite-strain"]
 
 
-class _Checked:
-    """Ranges in order, and unknown keys refused when the settings are read from a file."""
-
-    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
-
-    def _in_order(self, *names: str, lowest: float = float("-inf")) -> None:
-        for name in names:
-            low, high = getattr(self, name)
-            if not lowest <= low <= high:
-                raise ValueError(f"{name} is a range (lowest, highest) of numbers of at least {lowest:g}")
-
-    def _at_least(self, lowest: float, *names: str) -> None:
-        for name in names:
-            value = getattr(self, name)
-            values = value if isinstance(value, tuple) else (value,)
-            if any(number < lowest for number in values):
-                raise ValueError(f"{name} must be at least {lowest:g}")
-
-
 @dataclass(frozen=True)
-class WarpSettings(_Checked):
+class WarpSettings(Checked):
     """Pose and shape."""
 
     rotation_degrees: float = 15.0
@@ -49,8 +30,14 @@ class WarpSettings(_Checked):
     mirror: bool = True
     """Swap left and right in half of the subjects."""
     reorientation: Reorientation = "ppd"
+    zoom: Range = (1.0, 1.0)
+    """Further scale of the head, below 1: the detail of a template then comes out finer."""
+    zoomed: float = 0.0
+    """Share of subjects with it."""
 
     def __post_init__(self) -> None:
+        self._in_order("zoom", lowest=0.5)
+        self._is_share("zoomed")
         self._at_least(0.0, "rotation_degrees", "translation_mm", "scale", "shear", "displacement_mm")
         self._at_least(4.0, "spacing_mm")
         if self.scale > 0.4 or self.shear > 0.4:
@@ -60,7 +47,7 @@ class WarpSettings(_Checked):
 
 
 @dataclass(frozen=True)
-class VariationSettings(_Checked):
+class VariationSettings(Checked):
     """Tissue and b=0 signal. Factors are relative to the anatomy's own values."""
 
     white_diffusivity: Range = (0.92, 1.12)
@@ -96,7 +83,7 @@ class VariationSettings(_Checked):
 
 
 @dataclass(frozen=True)
-class ProtocolSettings(_Checked):
+class ProtocolSettings(Checked):
     """The acquisition."""
 
     b0s: Counts = (18, 18)
@@ -123,6 +110,8 @@ class ProtocolSettings(_Checked):
     motion_mm: float = 0.0
     nonlinearity: float = 0.0
     """Relative deviation of the gradients at 80 mm from the centre; the reference is fitted with it known."""
+    scheme: SchemeSettings | None = None
+    """Where given, the input's directions are drawn as those of scanners of every kind; counts, b and SNR too."""
 
     def __post_init__(self) -> None:
         self._in_order("b0s", lowest=1.0)
@@ -143,9 +132,11 @@ class ProtocolSettings(_Checked):
 
 
 @dataclass(frozen=True)
-class CohortSettings(_Checked):
+class CohortSettings(Checked):
     """Everything that makes a virtual subject out of an anatomy, a seed and a position."""
 
     warp: WarpSettings = field(default_factory=WarpSettings)
     variation: VariationSettings = field(default_factory=VariationSettings)
     protocol: ProtocolSettings = field(default_factory=ProtocolSettings)
+    detail: DetailSettings = field(default_factory=DetailSettings)
+    artefacts: ArtefactSettings = field(default_factory=ArtefactSettings)

@@ -15,10 +15,11 @@ from tensorldm.cohort.anatomy import Anatomy, AnatomySource
 from tensorldm.cohort.axes import Shape
 from tensorldm.cohort.draws import uniform
 from tensorldm.cohort.measurement import measure
+from tensorldm.cohort.refining import refine
 from tensorldm.cohort.settings import CohortSettings
 from tensorldm.cohort.virtual import VirtualSubject, make_subject
 from tensorldm.dti.intensity import robust_b0_scale
-from tensorldm.errors import DataError
+from tensorldm.errors import ConfigError, DataError
 from tensorldm.rng import generator
 
 
@@ -35,7 +36,7 @@ class VirtualStream:
             raise DataError(
                 f"The anatomies lie on different grids ({found}). Set shape and voxel_mm so that all agree."
             )
-        self.anatomies = tuple(to_device(anatomy, device) for anatomy in anatomies)
+        self.anatomies = tuple(refine(to_device(anatomy, device), settings.detail) for anatomy in anatomies)
         self.settings = settings
         x, y, z = anatomies[0].s0.shape
         self.shape: Shape = (x, y, z)
@@ -117,6 +118,12 @@ def _exact_products() -> Iterator[None]:
 
 
 def _concatenate(items: Sequence[Batch]) -> Batch:
+    counts = sorted({item.dwi.shape[1] for item in items})
+    if len(counts) > 1:
+        raise ConfigError(
+            f"The subjects {items[0].subjects[0]} to {items[-1].subjects[0]} have {counts[0]} to {counts[-1]} input "
+            "volumes, and a batch has one number. Let the batch size divide protocol.scheme.group."
+        )
     return Batch(
         dwi=torch.cat([item.dwi for item in items]),
         bvals=torch.cat([item.bvals for item in items]),

@@ -42,7 +42,7 @@ def vary_tissue(anatomy: Anatomy, settings: VariationSettings, *, generator: Gen
     mask = anatomy.mask
     texture = _field(anatomy, 2, TEXTURE_MM, generator)[:, mask].clamp(-3, 3)
     tensors = anatomy.tensors[..., mask]
-    water, tissue_factor = _water(tensors), _tissue_factor(anatomy.tissue[:, mask], factors)
+    water, tissue_factor = water_share(tensors), _tissue_factor(anatomy.tissue[:, mask], factors)
     rough = 1 + settings.diffusivity_texture * texture[0]
     diffusivity = water * factors[CSF] + (1 - water) * tissue_factor * rough
     stretch = anisotropy * (1 + settings.anisotropy_texture * texture[1])
@@ -92,7 +92,7 @@ def ventricle_velocity(
     return velocity
 
 
-def _water(tensors: Float[Tensor, "k 6 v"]) -> Float[Tensor, "k v"]:
+def water_share(tensors: Float[Tensor, "k 6 v"]) -> Float[Tensor, "k v"]:
     """How far each compartment is free water, 0 to 1."""
     mean = tensors[:, :3].mean(dim=1)
     return ((mean - WATER_FROM_MM2_PER_S) / (WATER_TO_MM2_PER_S - WATER_FROM_MM2_PER_S)).clamp(0, 1)

@@ -9,12 +9,16 @@ import torch
 
 from tensorldm.cohort.anatomy import Anatomy
 from tensorldm.cohort.draws import uniform
+from tensorldm.cohort.fluid import vary_fluid
+from tensorldm.cohort.grain import add_grain
 from tensorldm.cohort.lesions import add_lesions
 from tensorldm.cohort.protocol import Protocol, draw_protocol
 from tensorldm.cohort.rim import add_rim
 from tensorldm.cohort.scanner import Scan, scan
+from tensorldm.cohort.scheme import draw_count
 from tensorldm.cohort.settings import CohortSettings
 from tensorldm.cohort.variation import vary_signal, vary_tissue, ventricle_velocity
+from tensorldm.cohort.view import cut_slab, draw_rim, erode
 from tensorldm.cohort.warp import draw_deformation, mirror_anatomy, warp_anatomy
 from tensorldm.rng import generator
 
@@ -47,14 +51,19 @@ def make_subject(
 
 
 def draw_subject_protocol(settings: CohortSettings, *, seed: int, position: int) -> Protocol:
-    """The acquisition of one subject."""
-    return draw_protocol(settings.protocol, generator(seed, "protocol", position))
+    """The acquisition of one subject; subjects of one group have the same number of input volumes."""
+    scheme = settings.protocol.scheme
+    drawing = generator(seed, "protocol", position)
+    if scheme is None:
+        return draw_protocol(settings.protocol, drawing, artefacts=settings.artefacts)
+    count = draw_count(scheme, generator(seed, "input", position // scheme.group))
+    return draw_protocol(settings.protocol, drawing, num_directions=count, artefacts=settings.artefacts)
 
 
 def vary_head(
     anatomy: Anatomy, settings: CohortSettings, *, seed: int, position: int, with_bundles: bool = False
 ) -> Anatomy:
-    """Another head from an anatomy: mirrored, posed and warped, then other tissue, lesions, signal and rim."""
+    """Another head from an anatomy: mirrored, posed and warped, then other tissue, lesions, signal, rim and view."""
     if settings.warp.mirror and uniform(generator(seed, "mirror", position), (0.0, 1.0)) < 0.5:
         anatomy = mirror_anatomy(anatomy)
     ventricles = ventricle_velocity(anatomy, settings.variation, generator=generator(seed, "ventricles", position))
@@ -62,7 +71,16 @@ def vary_head(
         anatomy, settings.warp, generator=generator(seed, "warp", position), extra_velocity=ventricles
     )
     varied = warp_anatomy(anatomy, deformation, reorientation=settings.warp.reorientation, with_bundles=with_bundles)
+    varied = vary_fluid(varied, settings.detail, generator=generator(seed, "fluid", position))
     varied = vary_tissue(varied, settings.variation, generator=generator(seed, "tissue", position))
+    varied = add_grain(
+        varied,
+        settings.detail,
+        generator=generator(seed, "grain", position),
+        field_generator=generator(seed, "grain", position, device=varied.s0.device),
+    )
     varied = add_lesions(varied, settings.variation, generator=generator(seed, "lesions", position))
     varied = vary_signal(varied, settings.variation, generator=generator(seed, "signal", position))
-    return add_rim(varied, settings.variation, generator=generator(seed, "rim", position))
+    bone, layers = draw_rim(settings.artefacts, settings.variation.rim, generator=generator(seed, "mask", position))
+    varied = add_rim(erode(varied, layers), bone, generator=generator(seed, "rim", position))
+    return cut_slab(varied, settings.artefacts, generator=generator(seed, "slab", position))

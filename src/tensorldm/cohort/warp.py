@@ -66,7 +66,10 @@ def draw_pose(settings: WarpSettings, generator: Generator) -> Float[Tensor, "3 
     shear = torch.eye(3, dtype=torch.float64)
     shear[0, 1], shear[0, 2], shear[1, 2] = within(settings.shear, 3)
     linear = rotation(within(radians(settings.rotation_degrees), 3)) @ stretch @ shear
-    return torch.cat([linear, within(settings.translation_mm, 3)[:, None]], dim=1)
+    moved = within(settings.translation_mm, 3)[:, None]
+    if settings.zoomed > 0 and uniform(generator, (0.0, 1.0)) < settings.zoomed:
+        linear = linear / uniform(generator, settings.zoom)
+    return torch.cat([linear, moved], dim=1)
 
 
 def velocity_grid(anatomy: Anatomy) -> tuple[Shape, Size]:

@@ -17,6 +17,7 @@ from tensorldm.cohort.anatomy import AnatomySource
 from tensorldm.cohort.files import write_scan, write_truth
 from tensorldm.cohort.layout import LAYOUTS, Layout, LayoutName
 from tensorldm.cohort.protocol import Protocol
+from tensorldm.cohort.refining import refine
 from tensorldm.cohort.settings import CohortSettings
 from tensorldm.cohort.virtual import make_subject
 from tensorldm.errors import ConfigError, DataError
@@ -93,7 +94,7 @@ def write_cohort(plan: Plan, subjects: int, *, workers: int = 1) -> Iterator[str
 def write_subject(plan: Plan, index: int) -> int:
     """Make one subject and put its folders in place, the scan last: its presence means that all is there."""
     layout, label = plan.layout, plan.layout.label(index)
-    anatomy = plan.source.load(plan.anatomy_name(index))
+    anatomy = refine(plan.source.load(plan.anatomy_name(index)), plan.settings.detail)
     subject = make_subject(anatomy, plan.settings, seed=plan.seed, position=index, with_bundles=True)
     beside = plan.out / f".{label}.{secrets.token_hex(4)}.part"
     try:

@@ -175,18 +175,20 @@ def test_a_turned_head_shows_turned_fibres_because_the_gradients_stay(helical_an
 
 def test_a_head_turned_as_a_whole_gives_the_signal_of_the_turned_anatomy(helical_anatomy):
     """One turn for all volumes equals warping the anatomy by that turn: rotation of gradients and image agree."""
-    from tensorldm.cohort import scanner
+    from tensorldm.cohort import displacement, scanner
     from tensorldm.cohort.deformation import pull_back
     from tensorldm.cohort.draws import rotation
     from tensorldm.cohort.warp import velocity_grid, warp_anatomy
 
     turn = rotation(torch.tensor([0.1, 0.15, -0.2]))
-    poses = scanner.Poses(turn.expand(32, 3, 3), torch.zeros(32, 3, dtype=torch.float64))
+    poses = displacement.Poses(turn.expand(32, 3, 3), torch.zeros(32, 3, dtype=torch.float64))
     protocol = protocol_of(snr=INF)
-    seen = scanner.seen_directions(protocol.directions, poses)
+    seen = displacement.seen_directions(protocol.directions, poses)
     volumes = scanner.laid_out(brain_signal(helical_anatomy, protocol.bvals, seen), helical_anatomy.mask)
-    brain = helical_anatomy.mask.float()[None]
-    moved = scanner._moved(volumes, brain, poses, voxel_size=helical_anatomy.voxel_size)
+    signal, mask = displacement.displaced(
+        volumes, helical_anatomy.mask, poses=poses, voxel_size=helical_anatomy.voxel_size
+    )
+    moved = scanner.laid_out(signal, mask)
 
     shape, voxel_size = velocity_grid(helical_anatomy)
     deformation = pull_back(

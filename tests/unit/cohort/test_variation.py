@@ -136,7 +136,7 @@ def test_smooth_fields_have_unit_variance_and_the_scale_asked_for(generator):
 
 def test_the_rim_takes_in_its_share_of_the_shell_around_the_brain_and_is_dark(helical_anatomy, generator):
     shell = shell_around(helical_anatomy.mask)
-    with_rim = add_rim(helical_anatomy, VariationSettings(rim=(0.4, 0.4)), generator=generator)
+    with_rim = add_rim(helical_anatomy, (0.4, 0.4), generator=generator)
     added = with_rim.mask & ~helical_anatomy.mask
     assert (added & ~shell).sum() == 0
     assert float(added.sum() / shell.sum()) == pytest.approx(0.4, abs=0.12)
@@ -148,6 +148,6 @@ def test_the_rim_takes_in_its_share_of_the_shell_around_the_brain_and_is_dark(he
 
 
 def test_no_rim_leaves_the_brain_as_it_is(helical_anatomy, generator):
-    with_rim = add_rim(helical_anatomy, VariationSettings(rim=(0.0, 0.0)), generator=generator)
+    with_rim = add_rim(helical_anatomy, (0.0, 0.0), generator=generator)
     assert torch.equal(with_rim.mask, helical_anatomy.mask)
     assert torch.equal(with_rim.tensors, helical_anatomy.tensors)

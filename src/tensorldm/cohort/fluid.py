@@ -1,0 +1,95 @@
+"""Cerebrospinal fluid as a 2 mm scan shows it: clear borders, as much of it as brains have, and sulci.
+
+Templates are dry and blurred: little of them is clearly fluid, and much is a little wet. A signal fraction f of fluid
+becomes fᵖ / (fᵖ + cᵖ), with c such that the wanted share of the brain is mostly fluid. The b=0 signal and the tissue
+follow from the brightness of fluid. Axes: k compartment, v voxel of the brain, x y z space.
+"""
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from tensorldm.cohort.anatomy import TISSUES, Anatomy
+from tensorldm.cohort.axes import along_axes, gaussian_matrices
+from tensorldm.cohort.clinical import DetailSettings
+from tensorldm.cohort.draws import smooth_field, uniform
+from tensorldm.cohort.variation import water_share
+from tensorldm.cohort.warp import spread
+
+CSF, GREY, WHITE = (TISSUES.index(name) for name in ("csf", "grey", "white"))
+BRIGHTNESS = (3.0, 1.3, 1.0)
+"""b=0 signal of fluid, grey and white matter."""
+CENTRE = (0.1, 0.6)
+"""Of what is less wet than the lower bound nothing becomes fluid: it is noise."""
+SHEETS_MM = 14.0
+"""Distance between the folds that sulci follow."""
+NEAR_FWHM_MM, NEAR_COVER, DEEP_COVER = 24.0, 0.7, 0.95
+"""A Gaussian this wide, around a place at the surface, finds half of it filled with brain; sulci end between."""
+SMALLEST = 1e-4
+
+
+def vary_fluid(anatomy: Anatomy, settings: DetailSettings, *, generator: Generator) -> Anatomy:
+    """Another amount of fluid, with clear borders, and in some heads further sulci."""
+    share, steepness = uniform(generator, settings.fluid), uniform(generator, settings.fluid_steepness)
+    has_sulci = uniform(generator, (0.0, 1.0)) < settings.sulci
+    width = uniform(generator, settings.sulcus_mm)
+    if share <= 0 and not has_sulci:
+        return anatomy
+    mask = anatomy.mask
+    water = water_share(anatomy.tensors[..., mask])
+    wet = (water * anatomy.fractions[:, mask]).sum(dim=0)
+    fluid = steepened(wet, share, steepness) if share > 0 else wet
+    if has_sulci:
+        fluid = torch.maximum(fluid, sulci(anatomy, width, generator=generator)[mask])
+    return with_fluid(anatomy, water, fluid=fluid)
+
+
+def steepened(wet: Float[Tensor, " v"], share: float, steepness: float) -> Float[Tensor, " v"]:
+    """Fractions made steeper about the one that this share of the voxels exceeds."""
+    low, high = CENTRE
+    centre = wet.kthvalue(max(1, round((1 - share) * len(wet)))).values.clamp(low, high)
+    risen = (wet / centre).clamp(min=0) ** steepness
+    return risen / (1 + risen)
+
+
+def sulci(anatomy: Anatomy, half_width_mm: float, *, generator: Generator) -> Float[Tensor, "x y z"]:
+    """Fluid fraction of thin sheets in the grey matter near the surface: where a smooth field crosses zero."""
+    x, y, z = anatomy.s0.shape
+    size, device = anatomy.voxel_size, anatomy.s0.device
+    field = smooth_field((x, y, z), size, spacing_mm=SHEETS_MM, channels=1, generator=generator, device=device)
+    # A field of unit variance over this spacing rises by about one in so many mm.
+    distance = field.abs() * SHEETS_MM / 1.5
+    reach = half_width_mm + sum(size) / 6
+    sheet = (1 - distance / reach).clamp(min=0)
+    near = gaussian_matrices((x, y, z), size, fwhm=NEAR_FWHM_MM, device=device)
+    cover = along_axes(anatomy.mask.to(field.dtype)[None], near)
+    shallow = ((DEEP_COVER - cover) / (DEEP_COVER - NEAR_COVER)).clamp(0, 1)
+    return (sheet * shallow)[0] * (1 - anatomy.tissue[WHITE]).square()
+
+
+def with_fluid(anatomy: Anatomy, water: Float[Tensor, "k v"], *, fluid: Float[Tensor, " v"]) -> Anatomy:
+    """The anatomy with this signal fraction of fluid in every voxel; tissue keeps its proportions."""
+    mask = anatomy.mask
+    fractions, tissue = anatomy.fractions[:, mask], anatomy.tissue[:, mask]
+    wet = water * fractions
+    dry = fractions - wet
+    before = wet.sum(dim=0)
+    # A compartment of fluid that was empty takes what sulci bring: the wettest one.
+    wettest = torch.nn.functional.one_hot(water.argmax(dim=0), len(water)).T.to(wet)
+    wet = torch.where(before > SMALLEST, wet / before.clamp(min=SMALLEST), wettest)
+    dry = dry / dry.sum(dim=0).clamp(min=SMALLEST)
+    whiteness = tissue[WHITE] / (tissue[GREY] + tissue[WHITE]).clamp(min=SMALLEST)
+    solid = BRIGHTNESS[GREY] + (BRIGHTNESS[WHITE] - BRIGHTNESS[GREY]) * whiteness
+    volume_before = before / BRIGHTNESS[CSF] + (1 - before) / solid
+    volume_after = fluid / BRIGHTNESS[CSF] + (1 - fluid) / solid
+    csf = fluid / BRIGHTNESS[CSF] / volume_after
+    rest = tissue[GREY:] / tissue[GREY:].sum(dim=0).clamp(min=SMALLEST)
+    shares = fluid * wet + (1 - fluid) * dry
+    return replace(
+        anatomy,
+        fractions=spread(shares / shares.sum(dim=0).clamp(min=SMALLEST), mask),
+        s0=anatomy.s0 * spread(volume_before / volume_after, mask),
+        tissue=spread(torch.cat([csf[None], (1 - csf) * rest]), mask),
+    )
