@@ -24,6 +24,8 @@ class RunRecord:
     hardware: str
     seed: int | None
     """None where nothing is drawn at random."""
+    commit: str | None = None
+    """Of the package's own repository, where it runs from one."""
 
     def to_json(self) -> dict[str, Any]:
         """For ``run.json``."""
@@ -32,13 +34,15 @@ class RunRecord:
             "Versions": self.versions,
             "Hardware": self.hardware,
             "Seed": self.seed,
+            "Commit": self.commit,
         }
 
     def to_markdown(self) -> str:
         """For a document: the command as it can be typed, then one line."""
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         seed = "none, nothing is drawn at random" if self.seed is None else str(self.seed)
-        return f"```\n{self.command}\n```\n\n{versions}. Hardware: {self.hardware}. Seed: {seed}."
+        commit = f" Commit: {self.commit}." if self.commit else ""
+        return f"```\n{self.command}\n```\n\n{versions}. Hardware: {self.hardware}. Seed: {seed}.{commit}"
 
 
 def record_run(arguments: Sequence[str], *, seed: int | None) -> RunRecord:
@@ -48,9 +52,26 @@ def record_run(arguments: Sequence[str], *, seed: int | None) -> RunRecord:
     return RunRecord(
         command=shlex.join(["tensorldm", *arguments]),
         versions=versions,
-        hardware=f"{_processor()}, {os.cpu_count()} cores, device {describe_device().partition(':')[0]}",
+        hardware=f"{processor_name()}, {os.cpu_count()} cores, device {describe_device().partition(':')[0]}",
         seed=seed,
+        commit=read_commit(Path(__file__).parents[3]),
     )
+
+
+def read_commit(repository: Path) -> str | None:
+    """The commit that a repository's files belong to, from its own files; None where there is no repository."""
+    git = repository / ".git"
+    try:
+        head = (git / "HEAD").read_text(encoding="utf-8").strip()
+        if not head.startswith("ref: "):
+            return head or None
+        name = head.removeprefix("ref: ")
+        if (git / name).is_file():
+            return (git / name).read_text(encoding="utf-8").strip()
+        packed = (git / "packed-refs").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return next((line.split()[0] for line in packed if line.endswith(f" {name}")), None)
 
 
 def own_arguments() -> list[str]:
@@ -58,7 +79,7 @@ def own_arguments() -> list[str]:
     return sys.argv[1:]
 
 
-def _processor() -> str:
+def processor_name() -> str:
     """The processor's name; Python itself does not know it on Linux."""
     listing = Path("/proc/cpuinfo")
     if listing.is_file():

@@ -1,0 +1,154 @@
+"""One subject of a study: write what is missing of its tensors, then measure them from their files.
+
+The series is read only where something is missing, and every tensor that is finished stays finished: a study that is
+stopped goes on with the next tensor.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from tensorldm.bundle import load_bundle
+from tensorldm.config.prepare import Fit
+from tensorldm.data.store import safe_name
+from tensorldm.errors import DataError
+from tensorldm.evaluation.evaluate import REFERENCE, evaluate_files
+from tensorldm.evaluation.measures import SPD_VIOLATIONS
+from tensorldm.evaluation.table import Row
+from tensorldm.experiments.batching import Prepared, prepare
+from tensorldm.experiments.config import MethodConfig
+from tensorldm.experiments.inside import Opened, autoencode
+from tensorldm.experiments.loading import MASK, LoadedSubject, load
+from tensorldm.experiments.methods import Workbench, method_settings, write_estimate, write_method, write_reference
+from tensorldm.experiments.parts import Results, key_of
+from tensorldm.experiments.subjects import StudySubject, Tell
+from tensorldm.experiments.variants import PAPER_FIT, TRUTH, Planned, Variant, variant_key
+from tensorldm.imaging.tensor_files import read_tensor, sidecar_path
+
+
+@dataclass(eq=False)
+class SubjectWork:
+    """A subject, its folder, and what has been read of it so far."""
+
+    subject: StudySubject
+    folder: Path
+    bench: Workbench
+    tell: Tell
+    remarks: list[str] = field(default_factory=list)
+
+    @cached_property
+    def loaded(self) -> LoadedSubject:
+        """The series, read on first use."""
+        self.tell("reading the series")
+        return load(self.subject, self.folder)
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        """The four volumes and the paper's reference as a network reads them."""
+        reference = read_tensor(self.reference(PAPER_FIT)).data.astype(np.float32)
+        return prepare(self.loaded, reference)
+
+    def reference(self, name: str) -> Path:
+        """The tensor to measure against, fitted where it is missing."""
+        if name == TRUTH:
+            assert self.subject.truth is not None, "only virtual subjects have a truth"
+            return self.subject.truth
+        path = self.folder / f"reference-{name}-{key_of(subject=self.subject.identity)}.nii.gz"
+        if not path.is_file():
+            fit: Fit = _fit_named(name)
+            loaded = self.loaded
+            self.tell(f"fitting the reference by {name.upper()}")
+            write_reference(loaded, fit, path)
+        return path
+
+    def tensor(self, variant: Variant) -> Path:
+        """A variant's tensor, made where it is missing."""
+        if variant.config is None:
+            return self.reference(variant.label)
+        path = self.path(variant)
+        if not path.is_file():
+            loaded = self.loaded
+            self.tell(variant.label)
+            if variant.config.autoencoder is not None:
+                self._autoencode(variant.label, variant.config.autoencoder, path)
+            else:
+                write_method(loaded, variant.config, path, label=variant.label, seed=variant.seed, bench=self.bench)
+        return path
+
+    def path(self, variant: Variant) -> Path:
+        """Where a variant's tensor stands; another name for other weights or settings."""
+        return self.folder / f"{safe_name(variant.label)}-{variant_key(variant, self.subject)}.nii.gz"
+
+    def opened(self, bundle: Path) -> Opened:
+        """A model with this subject on its device, to look inside."""
+        model, info = load_bundle(bundle, self.bench.device)
+        return Opened(model, info, self.prepared.batch.to(self.bench.device))
+
+    def _autoencode(self, label: str, bundle: Path, path: Path) -> None:
+        native = self.prepared.to_native(autoencode(self.opened(bundle)), self.loaded)
+        write_estimate(self.loaded, native, path, method=label, volumes=self.prepared.volumes)
+
+
+def measure_subject(work: SubjectWork, planned: Sequence[Planned], *, results: Results, keep: bool) -> None:
+    """Measure what is missing; a method that cannot be used on the scan is left out with a remark."""
+    absent = {part.place for part in results.missing([each.part for each in planned])}
+    missing = [each for each in planned if each.part.place in absent]
+    for reference in dict.fromkeys(each.reference for each in missing):
+        made = [(each, path) for each in missing if each.reference == reference and (path := _try(work, each))]
+        if not made:
+            continue
+        work.tell(f"measuring against {reference.upper() if reference != TRUTH else 'the truth'}")
+        for each, rows in zip([each for each, _ in made], _measure(work, reference, made), strict=True):
+            results.write(each.part, rows)
+    if not keep:
+        _forget(work, planned)
+
+
+def _try(work: SubjectWork, planned: Planned) -> Path | None:
+    try:
+        return work.tensor(planned.variant)
+    except DataError as error:
+        work.remarks.append(f"{work.subject.name}: {planned.row_label} is missing: {error}")
+        return None
+
+
+def _measure(work: SubjectWork, reference: str, made: Sequence[tuple[Planned, Path]]) -> list[list[Row]]:
+    """The rows of each; the reference's own come first in every part, so that a part says all of its subject."""
+    paths = list(dict.fromkeys(path for _, path in made))
+    mask = work.folder / MASK
+    if not mask.is_file():
+        _ = work.loaded  # writes it
+    rows = evaluate_files(work.reference(reference), paths, mask=mask, subject=work.subject.name)
+    rows = [replace(row, anatomy=work.subject.anatomy) for row in rows]
+    own = [row for row in rows if row.method == REFERENCE]
+    parts = []
+    for planned, _ in made:
+        found = [row for row in rows if row.method == planned.variant.label]
+        assert found, f"{planned.variant.label} was measured under another name"
+        kept = [row for row in found if row.metric != SPD_VIOLATIONS or _is_raw(work, planned.variant.config)]
+        parts.append([*own, *(replace(row, method=planned.row_label) for row in kept)])
+    return parts
+
+
+def _is_raw(work: SubjectWork, config: MethodConfig | None) -> bool:
+    """Whether the file holds the method's own tensor, so that its violations can be counted."""
+    if config is None or config.bundle is None:
+        return True
+    return method_settings(config, work.loaded, seed=0).spd == "raw"
+
+
+def _forget(work: SubjectWork, planned: Sequence[Planned]) -> None:
+    """Remove tensors whose figures are kept: a whole study would fill a disk."""
+    for path in {work.path(each.variant) for each in planned if each.variant.config is not None}:
+        path.unlink(missing_ok=True)
+        sidecar_path(path).unlink(missing_ok=True)
+
+
+def _fit_named(name: str) -> Fit:
+    for known in ("ols", "wls", "nlls", "restore"):
+        if name == known:
+            return known
+    raise AssertionError(f"{name} is no fit")
