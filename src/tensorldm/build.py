@@ -47,11 +47,12 @@ def build_scaling(config: ModelConfig) -> TensorScaling:
 def _conditioner(config: ModelConfig) -> Conditioner:
     sizes = config.autoencoder
     if sizes.conditioner == "paper":
-        return FixedConditioner(sizes.conditioner_channels)
+        return FixedConditioner(sizes.conditioner_channels, patch=sizes.patch)
     return DirectionConditioner(
         sizes.conditioner_channels,
         gradient_channels=sizes.gradient_channels,
         analytic_channels=NUM_COMPONENTS if config.expectation is None else 2 * NUM_COMPONENTS,
+        patch=sizes.patch,
     )
 
 
@@ -59,12 +60,16 @@ def _expectation(config: ModelConfig) -> Expectation | None:
     sizes = config.expectation
     if sizes is None:
         return None
-    return Expectation(sizes.channels, num_blocks=sizes.blocks, vector_channels=sizes.vector_channels)
+    return Expectation(
+        sizes.channels, num_blocks=sizes.blocks, vector_channels=sizes.vector_channels, patch=sizes.patch
+    )
 
 
 def _autoencoder(config: ModelConfig, conditioner: Conditioner) -> Autoencoder:
     sizes = config.autoencoder
-    diagonal, off_diagonal = (Encoder(sizes.encoder_channels, latent_channels=sizes.latent_channels) for _ in range(2))
+    diagonal, off_diagonal = (
+        Encoder(sizes.encoder_channels, latent_channels=sizes.latent_channels, patch=sizes.patch) for _ in range(2)
+    )
     return Autoencoder(
         (diagonal, off_diagonal),
         (
@@ -81,6 +86,7 @@ def _autoencoder(config: ModelConfig, conditioner: Conditioner) -> Autoencoder:
             attention_levels=sizes.attention_levels,
             fusion_level=sizes.fusion_level,
             end_channels=sizes.end_channels,
+            patch=sizes.patch,
         ),
     )
 

@@ -65,7 +65,7 @@ class TensorLDM(nn.Module):
         self.schedule, self.prediction = schedule, prediction
         self.component_scales = tuple(component_scales)
         self.latent_channels = latent_channels
-        self.compression = 2 ** (len(autoencoder.conditioner.channels) - 1)
+        self.compression = autoencoder.decoder.patch * 2 ** (len(autoencoder.conditioner.channels) - 1)
         self.register_buffer("latent_mean", torch.zeros(len(GROUPS), latent_channels))
         self.register_buffer("latent_spread", torch.ones(len(GROUPS), latent_channels))
         self.latent_mean: Tensor

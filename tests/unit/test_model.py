@@ -14,6 +14,7 @@ from tensorldm.networks.decoder import Decoder
 from tensorldm.networks.direction_conditioner import DirectionConditioner
 from tensorldm.networks.embeddings import mask_centre
 from tensorldm.networks.encoder import Encoder
+from tensorldm.networks.expectation import Expectation
 from tensorldm.networks.experts import DirectionExperts, FixedExperts
 from tensorldm.networks.quantizer import VectorQuantizer
 from tensorldm.networks.unet import UNet
@@ -27,7 +28,8 @@ def build(form: str, prediction="noise") -> TensorLDM:
         conditioner = FixedConditioner(CHANNELS)
         experts = FixedExperts(conditioner.pooled_channels, 8, vector_channels=3 * EMBEDDING)
     else:
-        conditioner = DirectionConditioner(CHANNELS, gradient_channels=8)
+        analytic = 12 if form == "expecting" else 6
+        conditioner = DirectionConditioner(CHANNELS, gradient_channels=8, analytic_channels=analytic)
         experts = DirectionExperts(conditioner.pooled_channels, 8, vector_channels=3 * EMBEDDING, gradient_channels=8)
     autoencoder = Autoencoder(
         (Encoder(CHANNELS, latent_channels=LATENT_CHANNELS), Encoder(CHANNELS, latent_channels=LATENT_CHANNELS)),
@@ -59,10 +61,11 @@ def build(form: str, prediction="noise") -> TensorLDM:
         latent_channels=LATENT_CHANNELS,
         component_scales=SCALES,
         prediction=prediction,
+        expectation=Expectation([8, 12], num_blocks=[1, 1], vector_channels=8) if form == "expecting" else None,
     )
 
 
-@pytest.fixture(params=["paper", "directional"])
+@pytest.fixture(params=["paper", "directional", "expecting"])
 def model(request, generator):
     torch.manual_seed(0)
     model = build(request.param).eval()
@@ -139,7 +142,7 @@ def test_decoding_what_was_encoded_is_the_autoencoders_own_reconstruction(model,
     components = torch.randn(1, 6, 16, 16, 16, generator=generator)
     with torch.no_grad():
         features = features_of(model, inputs)
-        raw = model.autoencoder.encode(components)
+        raw = model.autoencoder.encode(components, features)
         model.set_latent_scale(raw, torch.ones(1, 4, 4, 4, dtype=torch.bool))
         decoded = model.decode(model.encode(components, features), features, size=(16, 16, 16))
         expected = model.autoencoder(components, features).components
@@ -152,7 +155,7 @@ def test_latents_inside_the_mask_have_unit_variance_in_each_group(model, generat
     inside = torch.rand(2, 4, 4, 4, generator=generator) > 0.4
     with torch.no_grad():
         features = features_of(model, scan((16, 16, 16), generator))
-        model.set_latent_scale(model.autoencoder.encode(components), inside)
+        model.set_latent_scale(model.autoencoder.encode(components, features), inside)
         latents = model.encode(components, features)
     for group in (slice(0, 3), slice(3, 6)):
         members = latents[:, group].movedim(2, -1).movedim(1, -2)[inside]

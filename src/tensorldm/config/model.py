@@ -16,6 +16,9 @@ class AutoencoderConfig(Strict):
 
     latent_channels: int = Field(gt=0)
     num_codes: int = Field(gt=1, description="per codebook; there is one for each group of components")
+    patch: Literal[1, 2, 4] = Field(
+        default=1, description="voxels a side that the finest level takes as one; 1 in the paper"
+    )
     encoder_channels: Widths = Field(min_length=2)
     conditioner: Literal["paper", "directional"] = Field(
         description="paper: a pathway for each of b0 x y z; directional: any volumes, told their gradients"
@@ -79,6 +82,7 @@ class ScalingConfig(Strict):
 class ExpectationConfig(Strict):
     """The direct regression that diffusion starts from; not in the paper."""
 
+    patch: Literal[1, 2, 4] = Field(default=1, description="voxels a side that the finest level takes as one")
     channels: Widths = Field(min_length=2)
     blocks: Widths = Field(description="residual blocks of each level, on each side of the U")
     vector_channels: int = Field(default=128, gt=0, description="entries of the embedding of the scan's gradients")

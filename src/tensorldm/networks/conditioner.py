@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tensorldm.networks.film import ResidualBlock
-from tensorldm.networks.layers import AnyStack, Conv, Downsample, Vectors, average_pool
+from tensorldm.networks.layers import AnyStack, Conv, Downsample, Vectors, average_pool, fold_patches
 from tensorldm.shapes import Dwi
 
 BValues = Float[Tensor, "b c"]
@@ -68,11 +68,23 @@ class Conditioner(nn.Module, ABC):
 
 
 class Pathway(nn.Module):
-    """A small encoder of a stack of volumes: a residual block at each level, each of half the last one's grid."""
+    """A small encoder of a stack of volumes: a residual block at each level, each of half the last one's grid.
 
-    def __init__(self, in_channels: int, channels: Sequence[int], *, sets: int = 1, vector_channels: int = 0) -> None:
+    The first level's voxels are cubes of ``patch`` voxels a side.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        channels: Sequence[int],
+        *,
+        sets: int = 1,
+        vector_channels: int = 0,
+        patch: int = 1,
+    ) -> None:
         super().__init__()
-        self.stem = Conv(in_channels, channels[0], sets=sets)
+        self.patch = patch
+        self.stem = Conv(in_channels * patch**3, channels[0], sets=sets)
         self.blocks = nn.ModuleList(
             ResidualBlock(width, width, sets=sets, vector_channels=vector_channels) for width in channels
         )
@@ -80,7 +92,7 @@ class Pathway(nn.Module):
 
     def forward(self, stack: AnyStack, vector: Vectors | None = None) -> tuple[AnyStack, ...]:
         """Features at every level, fine to coarse."""
-        features = self.blocks[0](self.stem(stack), vector=vector)
+        features = self.blocks[0](self.stem(fold_patches(stack, self.patch)), vector=vector)
         levels = [features]
         for down, block in zip(self.downs, list(self.blocks)[1:], strict=True):
             features = block(down(features), vector=vector)
@@ -91,13 +103,13 @@ class Pathway(nn.Module):
 class FixedConditioner(Conditioner):
     """The paper's: one pathway for each of a fixed number of volumes, in a fixed order (b0 x y z)."""
 
-    def __init__(self, channels: Sequence[int], *, num_volumes: int = 4) -> None:
+    def __init__(self, channels: Sequence[int], *, num_volumes: int = 4, patch: int = 1) -> None:
         super().__init__()
         self.channels = tuple(channels)
         self.pooled_channels = sum(channels)
         self.gradient_channels = 0
         self.num_volumes = num_volumes
-        self.pathways = Pathway(1, channels, sets=num_volumes)
+        self.pathways = Pathway(1, channels, sets=num_volumes, patch=patch)
         self.fuse = nn.ModuleList(Conv(num_volumes * width, width) for width in channels)
 
     def forward(

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tensorldm.components import NUM_COMPONENTS
 from tensorldm.networks.attention import AttentionMode, set_attention_mode, swin_pair
 from tensorldm.networks.film import ResidualBlock
-from tensorldm.networks.layers import Condition, Conv, Pointwise, Stack, Upsample, VoxelNorm
+from tensorldm.networks.layers import Condition, Conv, Pointwise, Stack, Upsample, VoxelNorm, unfold_patches
 from tensorldm.shapes import Latents
 
 
@@ -77,8 +77,12 @@ class Decoder(nn.Module):
         attention_levels: Collection[int],
         fusion_level: int = 0,
         end_channels: int | None = None,
+        patch: int = 1,
     ) -> None:
-        """``channels`` and ``condition_channels`` from fine to coarse; ``end_channels`` widen the last features."""
+        """``channels`` and ``condition_channels`` from fine to coarse; ``end_channels`` widen the last features.
+
+        The finest level's voxels are cubes of ``patch`` voxels a side.
+        """
         super().__init__()
         assert len(channels) == len(condition_channels), "the anatomy has as many levels as the decoder"
         sets = NUM_COMPONENTS
@@ -98,7 +102,8 @@ class Decoder(nn.Module):
         self.fusion_level = fusion_level
         self.fusion = FusionMlp(channels[fusion_level] if fusion_level else end)
         self.norm = VoxelNorm(end, sets=sets)
-        self.head = Conv(end, 1, sets=sets)
+        self.patch = patch
+        self.head = Conv(end, patch**3, sets=sets)
 
     def set_joint(self, mode: AttentionMode) -> None:
         """Join the components (attention and fusion) or keep them apart ("off")."""
@@ -117,5 +122,5 @@ class Decoder(nn.Module):
         stack = self.end(stack)
         if self.fusion_level == 0:
             stack = self.fusion(stack)
-        components: Tensor = self.head(F.silu(self.norm(stack)))
+        components = unfold_patches(self.head(F.silu(self.norm(stack))), self.patch)
         return rearrange(components, "b s 1 x y z -> b s x y z")

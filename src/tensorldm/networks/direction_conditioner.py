@@ -48,14 +48,15 @@ class DirectionConditioner(Conditioner):
         *,
         gradient_channels: int = 32,
         analytic_channels: int = NUM_COMPONENTS,
+        patch: int = 1,
     ) -> None:
         super().__init__()
         self.channels = tuple(channels)
         self.pooled_channels = 2 * sum(channels)
         self.gradient_channels = gradient_channels
         self.gradient_embedding = GradientEmbedding(gradient_channels)
-        self.pathway = Pathway(2, channels, vector_channels=gradient_channels)
-        self.analytic_pathway = Pathway(analytic_channels, channels)
+        self.pathway = Pathway(2, channels, vector_channels=gradient_channels, patch=patch)
+        self.analytic_pathway = Pathway(analytic_channels, channels, patch=patch)
         self.weigh = nn.ModuleList(nn.Linear(gradient_channels, width) for width in channels)
         self.fuse = nn.ModuleList(Conv(2 * width, width) for width in channels)
 

@@ -16,9 +16,9 @@ from tensorldm.networks.layers import AnyStack, Conv, VoxelNorm
 class Encoder(nn.Module):
     """Component volumes to latents before quantisation, the grid halved at every level but the first."""
 
-    def __init__(self, channels: Sequence[int], *, latent_channels: int) -> None:
+    def __init__(self, channels: Sequence[int], *, latent_channels: int, patch: int = 1) -> None:
         super().__init__()
-        self.pathway = Pathway(1, channels)
+        self.pathway = Pathway(1, channels, patch=patch)
         self.norm = VoxelNorm(channels[-1])
         self.head = Conv(channels[-1], latent_channels)
 

@@ -19,7 +19,16 @@ from torch import Tensor, nn
 from tensorldm.components import COLUMNS, NUM_COMPONENTS, ROWS
 from tensorldm.networks.embeddings import mask_centre
 from tensorldm.networks.film import ResidualBlock
-from tensorldm.networks.layers import AnyStack, Conv, Downsample, Pointwise, Upsample, VoxelNorm
+from tensorldm.networks.layers import (
+    AnyStack,
+    Conv,
+    Downsample,
+    Pointwise,
+    Upsample,
+    VoxelNorm,
+    fold_patches,
+    unfold_patches,
+)
 from tensorldm.shapes import Components, Dwi, Masks
 
 TYPICAL_B_S_PER_MM2 = 1000.0
@@ -53,7 +62,8 @@ class ScanEmbedding(nn.Module):
         """One vector a scan."""
         with torch.autocast(bvals.device.type, enabled=False):
             described = describe_scan(bvals.float(), directions.float())
-        return rearrange(self.layers(described), "b v -> b 1 v")
+        embedded: Tensor = rearrange(self.layers(described), "b v -> b 1 v")
+        return embedded
 
 
 def describe_scan(bvals: Float[Tensor, "b c"], directions: Float[Tensor, "b c 3"]) -> Float[Tensor, "b k"]:
@@ -115,11 +125,16 @@ def _positions(mask: Bool[Tensor, "b x y z"], voxel_size: Float[Tensor, "b 3"]) 
 class Expectation(nn.Module):
     """A U-Net on whole heads, every block modulated by the scan's vector; its output is added to the minimum norm."""
 
-    def __init__(self, channels: Sequence[int], *, num_blocks: Sequence[int], vector_channels: int) -> None:
-        """``channels`` and ``num_blocks`` (a side, each level) from fine to coarse; the coarsest level has one side."""
+    def __init__(
+        self, channels: Sequence[int], *, num_blocks: Sequence[int], vector_channels: int, patch: int = 1
+    ) -> None:
+        """``channels`` and ``num_blocks`` (a side, each level) from fine to coarse; the coarsest level has one side.
+
+        The finest level's voxels are cubes of ``patch`` voxels a side.
+        """
         super().__init__()
         assert len(channels) == len(num_blocks), "as many blocks as levels"
-        self.channels = tuple(channels)
+        self.channels, self.patch = tuple(channels), patch
         self.embedding = ScanEmbedding(vector_channels)
 
         def level(index: int) -> nn.ModuleList:
@@ -129,19 +144,19 @@ class Expectation(nn.Module):
             )
 
         pairs = list(pairwise(channels))
-        self.stem = Conv(INPUT_CHANNELS, channels[0])
+        self.stem = Conv(INPUT_CHANNELS * patch**3, channels[0])
         self.down_levels = nn.ModuleList(level(index) for index in range(len(channels)))
         self.downs = nn.ModuleList(Downsample(fine, coarse) for fine, coarse in pairs)
         self.up_levels = nn.ModuleList(level(index) for index in range(len(channels) - 1))
         self.ups = nn.ModuleList(Upsample(coarse, fine) for fine, coarse in pairs)
         self.merges = nn.ModuleList(Pointwise(2 * fine, fine) for fine, _ in pairs)
         self.norm = VoxelNorm(channels[0])
-        self.head = Conv(channels[0], NUM_COMPONENTS).start_at_zero()
+        self.head = Conv(channels[0], NUM_COMPONENTS * patch**3).start_at_zero()
 
     @property
     def side_multiple(self) -> int:
         """What the sides of a volume must be multiples of."""
-        multiple: int = 2 ** len(self.downs)
+        multiple: int = self.patch * 2 ** len(self.downs)
         return multiple
 
     def forward(
@@ -149,7 +164,7 @@ class Expectation(nn.Module):
     ) -> Float[Tensor, "b 6 x y z"]:
         """The expected tensor in network units; ``inputs`` as ``expectation_inputs`` makes them."""
         vector = self.embedding(bvals, directions)
-        stack: AnyStack = self.stem(rearrange(inputs, "b a x y z -> b 1 a x y z"))
+        stack: AnyStack = self.stem(fold_patches(rearrange(inputs, "b a x y z -> b 1 a x y z"), self.patch))
         skips = []
         for index, blocks in enumerate(self.down_levels):
             stack = _through(blocks, stack, vector)
@@ -159,7 +174,7 @@ class Expectation(nn.Module):
         for index in reversed(range(len(self.up_levels))):
             stack = self.merges[index](torch.cat([self.ups[index](stack), skips[index]], dim=2))
             stack = _through(self.up_levels[index], stack, vector)
-        update: Tensor = self.head(F.silu(self.norm(stack)))
+        update = unfold_patches(self.head(F.silu(self.norm(stack))), self.patch)
         return inputs[:, :NUM_COMPONENTS] + rearrange(update, "b 1 d x y z -> b d x y z")
 
 

@@ -154,5 +154,19 @@ def average_pool(stack: AnyStack, factor: int) -> AnyStack:
     return rearrange(folded, "(b s) f x y z -> b s f x y z", s=stack.shape[1])
 
 
+def fold_patches(stack: AnyStack, side: int) -> AnyStack:
+    """Cubes of ``side`` voxels a side become channels of one coarse voxel: wide, small features suit every device."""
+    if side == 1:
+        return stack
+    return rearrange(stack, "b s f (x p) (y q) (z r) -> b s (f p q r) x y z", p=side, q=side, r=side)
+
+
+def unfold_patches(stack: AnyStack, side: int) -> AnyStack:
+    """The inverse of ``fold_patches``."""
+    if side == 1:
+        return stack
+    return rearrange(stack, "b s (f p q r) x y z -> b s f (x p) (y q) (z r)", p=side, q=side, r=side)
+
+
 def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32

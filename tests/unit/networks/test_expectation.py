@@ -34,8 +34,10 @@ def inputs_of(dwi, bvals, generator):
     return expectation_inputs(dwi, bvals, solved=solved, mask=mask, voxel_size=torch.full((1, 3), 2.0))
 
 
-def test_it_starts_as_the_minimum_norm_tensor(generator):
-    network = Expectation([8, 12], num_blocks=[1, 1], vector_channels=16)
+@pytest.mark.parametrize("patch", [1, 2])
+def test_it_starts_as_the_minimum_norm_tensor(patch, generator):
+    network = Expectation([8, 12], num_blocks=[1, 1], vector_channels=16, patch=patch)
+    assert network.side_multiple == 2 * patch
     bvals, directions = with_b0(torch.eye(3)[None])
     inputs = inputs_of(torch.rand(1, 4, *SIZE, generator=generator), bvals, generator)
     assert inputs.shape[1] == INPUT_CHANNELS

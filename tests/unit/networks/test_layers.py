@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 
 from tensorldm.networks.film import FilmMaps, FilmVector, ResidualBlock
-from tensorldm.networks.layers import Conv, Pointwise, Upsample, VoxelNorm, average_pool
+from tensorldm.networks.layers import Conv, Pointwise, Upsample, VoxelNorm, average_pool, fold_patches, unfold_patches
 
 
 @pytest.fixture
@@ -112,3 +112,11 @@ def test_a_residual_block_starts_as_its_skip(stack):
     block = ResidualBlock(4, 4, sets=6, condition_channels=2, vector_channels=3)
     maps = block.modulation(torch.randn(2, 1, 2, 5, 6, 7))
     torch.testing.assert_close(block(stack, maps, vector=torch.randn(2, 1, 3)), stack)
+
+
+def test_folded_cubes_unfold_to_where_they_were(generator):
+    stack = torch.randn(2, 3, 4, 4, 6, 8, generator=generator)
+    folded = fold_patches(stack, 2)
+    assert folded.shape == (2, 3, 32, 2, 3, 4)
+    assert torch.equal(unfold_patches(folded, 2), stack)
+    assert set(folded[0, 1, :8, 1, 2, 3].tolist()) == set(stack[0, 1, 0, 2:4, 4:6, 6:8].flatten().tolist())
