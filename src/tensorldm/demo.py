@@ -25,8 +25,9 @@ from tensorldm.imaging.nifti import write_mask, write_volume
 from tensorldm.imaging.tensor_files import DEFAULT_CONVENTION, Provenance, write_tensor
 from tensorldm.imaging.volume import Space, Volume
 from tensorldm.reconstruct.choice import Choice, choose, pick_device
-from tensorldm.reconstruct.files import Failed, Request, reconstruct_files
+from tensorldm.reconstruct.files import Request, check_files, run_job
 from tensorldm.reconstruct.inputs import Given, InputFiles, gather
+from tensorldm.reconstruct.naming import naming_for
 from tensorldm.reconstruct.result import Reconstruction
 from tensorldm.reconstruct.settings import Settings
 from tensorldm.report.figures import draw_overview
@@ -120,10 +121,9 @@ def _write_scan(folder: Path, batch: Batch, *, space: Space) -> tuple[Path, Path
 def _reconstruct(files: InputFiles, choice: Choice, out: Path, tell: Callable[[str], None]) -> Reconstruction:
     """Through the door that a user's scan goes through."""
     request = Request(choice, Settings(), pick_device("auto"), out, DEFAULT_CONVENTION)
-    (outcome,) = reconstruct_files([files], request, tell=tell)
-    if isinstance(outcome, Failed):
-        raise outcome.error
-    return outcome.result
+    job = check_files(files, request, naming=naming_for(files, alone=True))
+    _, result = run_job(job, choice.load(request.settings, device=request.device), request=request, tell=tell)
+    return result
 
 
 def _write_field(path: Path, packed: Float[ndarray, "x y z 6"], *, space: Space, origin: Provenance) -> None:

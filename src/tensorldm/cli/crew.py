@@ -21,6 +21,11 @@ class Bar:
     def __init__(self, progress: Any, task: Any) -> None:
         self._progress, self._task = progress, task
 
+    @property
+    def console(self) -> Any:
+        """Where to print above the bar."""
+        return self._progress.console
+
     def advance(self, name: str) -> None:
         """One more is known."""
         self._progress.update(self._task, advance=1, description=name)

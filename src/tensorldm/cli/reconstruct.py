@@ -1,19 +1,16 @@
 """``tensorldm reconstruct``: from a four-volume scan to tensor, maps and uncertainty."""
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tensorldm.cli.crew import Scheduler, Workers, ended_gently
 from tensorldm.cli.main import USER_ERROR, app
+from tensorldm.cli.outcomes import reconstruct_and_show
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from tensorldm.reconstruct.files import Finished
     from tensorldm.reconstruct.result import Reconstruction
 
 SOME_FAILED = 1
@@ -44,25 +41,28 @@ def reconstruct(
     ),
     directions: Annotated[str, typer.Option(help="axes: b=0 and three volumes; all: the whole shell.")] = "axes",
     force: Annotated[bool, typer.Option("--force", help="Go on where the checks would refuse.")] = False,
+    redo: Annotated[bool, typer.Option("--redo", help="Do again what is done already.")] = False,
+    workers: Workers = 1,
+    scheduler: Scheduler = None,
 ) -> None:
     """Reconstruct a diffusion tensor, its maps and its uncertainty from b=0 and three directions.
 
     Gradients and brain mask are found beside each series. Exit code 0: every scan is done; 1: some are not, each
-    named with its reason; 2: none is.
+    named with its reason; 2: none is. The same command again does only what is missing.
     """
     import os
     from tempfile import TemporaryDirectory
-
-    from rich.console import Console
 
     # Before torch is loaded. Threads that spin while they wait make a busy machine ten times slower than one thread.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from tensorldm.imaging.dicom import convert_dicom
     from tensorldm.reconstruct.choice import choose, pick_device
-    from tensorldm.reconstruct.files import Finished, Request, reconstruct_files
+    from tensorldm.reconstruct.files import Finished, Request
     from tensorldm.reconstruct.inputs import Given, gather
     from tensorldm.reconstruct.settings import Settings
+    from tensorldm.work.crew import Crew
 
+    crew = Crew(workers, scheduler)
     settings = Settings(
         grid=grid,
         spd=spd,
@@ -73,34 +73,19 @@ def reconstruct(
         seed=seed,
         force=force,
     )
-    request = Request(choose(model=model, method=method), settings, pick_device(device), out, convention, _draw)
-    console = Console()
-    outcomes = []
-    with _ended_gently(), TemporaryDirectory(prefix="tensorldm-") as scratch:
+    request = Request(
+        choose(model=model, method=method), settings, pick_device(device), out, convention, draw, describe, redo
+    )
+    with ended_gently(), TemporaryDirectory(prefix="tensorldm-") as scratch:
         inputs = gather(convert_dicom(scans, Path(scratch)), given=Given(bval, bvec, grad, mask), join=join)
-        with console.status("checking") as status:
-            for outcome in reconstruct_files(inputs, request, tell=status.update):
-                outcomes.append(outcome)
-                if isinstance(outcome, Finished):
-                    _show(console, outcome, out)
-                else:
-                    typer.echo(f"error: {outcome.error}", err=True)
+        outcomes = reconstruct_and_show(inputs, request, crew)
     done = sum(isinstance(outcome, Finished) for outcome in outcomes)
     if done < len(outcomes):
         raise typer.Exit(SOME_FAILED if done else USER_ERROR)
 
 
-@contextmanager
-def _ended_gently() -> Iterator[None]:
-    """A scheduler's SIGTERM counts as Ctrl-C, so that unfinished files are cleared away."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _draw(path: Path, result: "Reconstruction") -> None:
+def draw(path: Path, result: "Reconstruction") -> None:
+    """The overview of one reconstruction."""
     from tensorldm.report.overview import draw_reconstruction
 
     draw_reconstruction(
@@ -114,15 +99,8 @@ def _draw(path: Path, result: "Reconstruction") -> None:
     )
 
 
-def _show(console: "Console", finished: "Finished", out: Path) -> None:
-    """One screen: figures, warnings, files."""
-    from tensorldm.reconstruct.summary import summarise
+def describe(path: Path, result: "Reconstruction", notes: Mapping[str, Any]) -> None:
+    """The page about one reconstruction."""
+    from tensorldm.report.subject_page import write_subject_page
 
-    console.print(f"\n{finished.name}", style="bold", markup=False)
-    for line in summarise(finished.name, finished.result).lines():
-        console.print(f"  {line}", markup=False, highlight=False)
-    console.print(f"  brain                     {finished.brain}", markup=False, highlight=False)
-    for word in finished.result.warnings:
-        console.print(f"  warning: {word}", style="yellow", markup=False, highlight=False)
-    names = ", ".join(str(path.relative_to(out)) for path in finished.written)
-    console.print(f"  files in {out}: {names}", markup=False, highlight=False)
+    write_subject_page(path, result, notes)

@@ -14,6 +14,7 @@ from tensorldm.reconstruct.analytic_engine import FORMULAS, AnalyticEngine, anal
 from tensorldm.reconstruct.engine import Engine, Traits
 from tensorldm.reconstruct.model_engine import load_model, model_traits
 from tensorldm.reconstruct.settings import Settings
+from tensorldm.work.processes import gpu_of_worker
 
 DEFAULT_METHOD = "minimum-norm"
 NO_MODEL = (
@@ -43,6 +44,11 @@ class Choice:
         assert self.method is not None, "a choice is a bundle or a method"
         return analytic_traits(self.method)
 
+    @property
+    def identity(self) -> str:
+        """What decides its results: the weights' hash, or the formula's name."""
+        return read_info(self.folder).weights_sha256 if self.folder is not None else self.traits.name
+
     def load(self, settings: Settings, *, device: torch.device) -> Engine:
         """Ready to work."""
         if self.folder is not None:
@@ -64,6 +70,15 @@ def choose(*, model: Path | None = None, method: str | None = None) -> Choice:
     if (shipped / INDEX).is_file():
         return Choice(shipped, None)
     return Choice(None, DEFAULT_METHOD, word=NO_MODEL)
+
+
+def own_gpu(device: torch.device) -> torch.device:
+    """Of several GPUs the one that is this process's; other devices as they are."""
+    if device != torch.device("cuda"):
+        return device
+    mine = torch.device("cuda", gpu_of_worker(torch.cuda.device_count()))
+    torch.cuda.set_device(mine)
+    return mine
 
 
 def pick_device(name: str) -> torch.device:

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tensorldm.imaging.mask_files import entities
 from tensorldm.reconstruct.inputs import InputFiles
 
 IMAGE: Final = ".nii.gz"
+ORIGINAL_SPACE: Final = "space-orig"
+"""BIDS's word for an image's own space."""
 ABBREVIATION: Final = re.compile(r"fa|md|rd|ad|s0|sd|spd|[vl][123]")
 
 
@@ -17,7 +20,7 @@ class Naming:
 
     folder: Path
     entities: str | None
-    """``sub-01_ses-2``, or None for plain names."""
+    """``sub-01_ses-2_space-orig``, or None for plain names."""
 
     def image(self, name: str) -> Path:
         """An image by its plain name (``fa``)."""
@@ -32,14 +35,35 @@ class Naming:
         """The overview."""
         return self.folder / ("overview.png" if self.entities is None else f"{self.entities}_desc-overview_dwimap.png")
 
+    @property
+    def report(self) -> Path:
+        """The page for people."""
+        return self.folder / ("report.html" if self.entities is None else f"{self.entities}_desc-report_dwimap.html")
 
-def naming_for(scan: InputFiles, *, alone: bool) -> Naming:
-    """A BIDS scan gets BIDS's folders; of several plain ones each gets a folder of its own."""
+
+def naming_for(scan: InputFiles, *, alone: bool, grid: str = "native") -> Naming:
+    """A BIDS scan gets BIDS's folders and says its space; of several plain ones each gets a folder of its own."""
     if scan.entities is not None:
-        found = dict(re.findall(r"(sub|ses)-([a-zA-Z0-9+]+)", scan.entities))
+        found = entities(scan.entities)
         parts = [f"{key}-{found[key]}" for key in ("sub", "ses") if key in found]
-        return Naming(Path(*parts) / "dwi", scan.entities)
+        return Naming(Path(*parts) / "dwi", _with_space(scan.entities, grid))
     return Naming(Path() if alone else Path(scan.name), None)
+
+
+def _with_space(source: str, grid: str) -> str:
+    """The series' own entities without its ``desc``, then the space: the series' own, or the one it names."""
+    kept = [part for part in source.split("_") if not part.startswith(("desc-", "res-"))]
+    if not any(part.startswith("space-") for part in kept):
+        kept.append(ORIGINAL_SPACE)
+    if grid != "native":
+        kept.append(f"res-{grid}")
+    return "_".join(kept)
+
+
+def naming_of(tensor: Path) -> Naming:
+    """The names of the files around a tensor image that is there, relative to its own folder."""
+    entities, end, _ = tensor.name.partition("_model-DTI_param-tensor_dwimap")
+    return Naming(Path(), entities if end else None)
 
 
 def _label(name: str) -> str:

@@ -4,6 +4,7 @@ Everything is written into a hidden folder inside the output folder's parent and
 that an interruption, a full disk or a bug leaves no half of a result.
 """
 
+import errno
 import os
 import secrets
 import shutil
@@ -16,7 +17,6 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from tensorldm import __version__
 from tensorldm.components import CONVENTIONS
 from tensorldm.errors import DataError
 from tensorldm.imaging.atomic import write_json
@@ -27,6 +27,8 @@ from tensorldm.imaging.volume import Volume
 from tensorldm.reconstruct.naming import IMAGE, Naming
 from tensorldm.reconstruct.result import Reconstruction
 
+_IN_THE_WAY: Final = {errno.ENOTEMPTY, errno.EEXIST, errno.EISDIR, errno.ENOTDIR}
+BRAIN: Final = {"Type": "Brain", "Description": "the brain: where there are tensors"}
 SCANNER_UNITS: Final = {"Units": "arbitrary"}
 EXTRA: Final[Mapping[str, Mapping[str, Any]]] = {
     "prior_share": {**ANISOTROPY, "Description": "share of the anisotropy that no measured direction sees, 0 to 1"},
@@ -48,19 +50,29 @@ NAMES: Final = (
 
 
 def write_result(
-    result: Reconstruction, naming: Naming, *, root: Path, convention: str, notes: Mapping[str, Any]
+    result: Reconstruction,
+    naming: Naming,
+    *,
+    root: Path,
+    convention: str,
+    notes: Mapping[str, Any],
+    shared: Mapping[str, Any],
 ) -> list[Path]:
-    """Write tensor, maps, mask and sidecars below ``root``; ``notes`` go into the tensor's sidecar as well."""
-    _write_tensor(result, root / naming.image("tensor"), root / naming.image("mask"), convention, notes)
-    written = [root / naming.image("tensor"), root / naming.image("mask")]
-    write_mask(written[-1], result.mask, space=result.space)
+    """Write tensor, maps, mask and sidecars below ``root``.
+
+    ``notes`` go into the tensor's sidecar as well, ``shared`` into every one; where there are none, a mask needs none.
+    """
+    tensor, mask = root / naming.image("tensor"), root / naming.image("mask")
+    _write_tensor(result, tensor, mask, convention, {**shared, **notes})
+    if shared:
+        write_json(sidecar_path(mask), {**shared, **BRAIN})
+    write_mask(mask, result.mask, space=result.space)
+    written = [tensor, mask]
     for name, (image, note) in _images(result, convention):
         path = root / naming.image(name)
-        write_json(sidecar_path(path), dict(note))
+        write_json(sidecar_path(path), {**shared, **note})
         write_volume(path, Volume(image, result.space))
         written.append(path)
-    if naming.entities is not None:
-        write_json(root / "dataset_description.json", _dataset_description())
     return written
 
 
@@ -79,11 +91,8 @@ def appearing(out: Path) -> Iterator[Path]:
     try:
         yield hidden
         try:
-            if out.exists():
-                _move(hidden, out)
-            else:
-                out.parent.mkdir(parents=True, exist_ok=True)
-                hidden.rename(out)
+            out.parent.mkdir(parents=True, exist_ok=True)
+            _appear(hidden, out)
         except OSError as error:
             raise _cannot_write(out, error) from error
     finally:
@@ -96,7 +105,7 @@ def remove_stale(out: Path, naming: Naming, *, written: Iterable[Path]) -> None:
     A stale interval beside a new tensor would be believed.
     """
     kept = set(written)
-    for path in (out / name for name in (*map(naming.image, NAMES), naming.picture)):
+    for path in (out / name for name in (*map(naming.image, NAMES), naming.picture, naming.report)):
         if path not in kept:
             path.unlink(missing_ok=True)
             if path.name.endswith(IMAGE):
@@ -147,15 +156,6 @@ def _images(
         yield name, (image, EXTRA[name])
 
 
-def _dataset_description() -> dict[str, Any]:
-    return {
-        "Name": "TensorLDM reconstructions",
-        "BIDSVersion": "1.10.0",
-        "DatasetType": "derivative",
-        "GeneratedBy": [{"Name": "tensorldm", "Version": __version__}],
-    }
-
-
 def _existing_parent(out: Path) -> Path:
     """The folder itself or the nearest one above it that exists: on its file system, so that moving is a rename."""
     where = out.absolute()
@@ -164,13 +164,28 @@ def _existing_parent(out: Path) -> Path:
     return where
 
 
+def _appear(hidden: Path, out: Path) -> None:
+    """By one rename, unless the folder is there, perhaps since a moment: another worker may have made it."""
+    try:
+        if not out.exists():
+            hidden.rename(out)
+            return
+    except OSError as error:
+        if error.errno not in _IN_THE_WAY:
+            raise
+    _move(hidden, out)
+
+
 def _move(hidden: Path, out: Path) -> None:
-    """File by file, the tensor last: where it is, everything is."""
-    paths = [path for path in hidden.rglob("*") if path.is_file()]
-    for path in sorted(paths, key=lambda each: (_is_tensor(each), each.name)):
-        target = out / path.relative_to(hidden)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        path.replace(target)
+    """A subject's new folder by one rename; where it is there already, file by file, the tensor last."""
+    for path in sorted(hidden.iterdir(), key=lambda each: (_is_tensor(each), each.name)):
+        target = out / path.name
+        try:
+            path.replace(target)
+        except OSError as error:
+            if not (path.is_dir() and error.errno in _IN_THE_WAY):
+                raise
+            _move(path, target)
 
 
 def _is_tensor(path: Path) -> bool:

@@ -1,9 +1,7 @@
 """From named files to a scan in memory, headers and gradients first; parts of a scan in several files are joined."""
 
-import hashlib
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,21 +60,6 @@ def read_series(files: InputFiles, volumes: Sequence[int]) -> Volume:
 def read_given_mask(files: InputFiles, space: Space) -> MaskImage | None:
     """The mask that was named or found, on the scan's grid."""
     return None if files.mask is None else read_brain_mask(files.mask, space)
-
-
-def hash_files(files: InputFiles) -> dict[str, str]:
-    """SHA-256 of every input by file name, gradients that were found included."""
-    paths = list(files.files)
-    for image in files.images:
-        with suppress(DataError):
-            found = find_gradients(image)
-            paths += list(found) if isinstance(found, FslFiles) else [found]
-    return {path.name: _sha256(path) for path in dict.fromkeys(paths)}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _joined_header(files: InputFiles) -> tuple[Space, GradientTable]:

@@ -41,10 +41,9 @@ class Crew:
                 "or give --workers instead."
             )
 
-    @property
-    def alone(self) -> bool:
-        """Whether this process does everything itself."""
-        return self.workers == 1 and self.scheduler is None
+    def stays_here(self, jobs: int) -> bool:
+        """Whether this process does that many jobs itself."""
+        return self.scheduler is None and (self.workers == 1 or jobs < 2)
 
 
 ALONE = Crew()
@@ -73,7 +72,7 @@ def perform(
 
     ``tell`` hears what a user should know about the crew itself. Close the iterator to stop early.
     """
-    if crew.alone or (crew.scheduler is None and len(jobs) < 2):
+    if crew.stays_here(len(jobs)):
         for job in jobs:
             yield Done(job, task(job))
         return
@@ -90,6 +89,10 @@ def perform(
 
     with closing(perform_on_cluster(task, jobs, crew=crew, tell=tell)) as done:
         yield from done
+
+
+def silent(_line: str) -> None:
+    """For those who want to hear nothing."""
 
 
 def has_dask() -> bool:

@@ -33,7 +33,7 @@ def sums(folder):
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in folder.rglob("*")
-        if path.is_file()
+        if path.is_file() and ".tensorldm" not in path.parts  # the journal knows how long it took
     }
 
 
@@ -121,10 +121,10 @@ def test_a_bids_series_gets_derivative_names(scan, tmp_path, program):
     assert program("reconstruct", tmp_path / "raw", "-o", tmp_path / "out").code == 0
     folder = tmp_path / "out" / "sub-01" / "ses-2" / "dwi"
     for name in ("model-DTI_param-tensor_dwimap", "model-DTI_param-colourFA_dwimap", "desc-brain_mask"):
-        assert (folder / f"sub-01_ses-2_{name}.nii.gz").is_file()
+        assert (folder / f"sub-01_ses-2_space-orig_{name}.nii.gz").is_file()
     description = json.loads((tmp_path / "out" / "dataset_description.json").read_text())
     assert description["DatasetType"] == "derivative"
-    assert read_provenance(folder / "sub-01_ses-2_model-DTI_param-tensor_dwimap.nii.gz").mask.is_file()
+    assert read_provenance(folder / "sub-01_ses-2_space-orig_model-DTI_param-tensor_dwimap.nii.gz").mask.is_file()
 
 
 def test_volumes_in_separate_files_give_what_the_series_gives(scan, tmp_path, program):
@@ -158,7 +158,7 @@ def test_one_scan_and_many_give_the_same_bytes_and_a_bad_one_stops_nobody(scan, 
     answer = program("reconstruct", tmp_path / "tree", "-o", tmp_path / "many", *options)
     assert answer.code == 1
     assert "bvals" in answer.err
-    assert sorted(path.name for path in (tmp_path / "many").iterdir()) == ["anna", "bert"]
+    assert sorted(path.name for path in (tmp_path / "many").glob("[!.]*")) == ["anna", "bert"]
     program("reconstruct", tmp_path / "tree" / "bert", "-o", tmp_path / "one", *options)
     for name in ("tensor", "fa_low", "v1_cone"):
         one, many = (folder / f"{name}.nii.gz" for folder in (tmp_path / "one", tmp_path / "many" / "bert"))

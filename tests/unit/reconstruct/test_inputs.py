@@ -49,8 +49,8 @@ def test_a_bids_name_gives_bids_names_alone_or_not(tmp_path):
     assert scan.mask is not None
     naming = naming_for(scan, alone=True)
     folder = Path("sub-01/ses-b/dwi")
-    assert naming.image("v1_cone") == folder / "sub-01_ses-b_dir-AP_model-DTI_param-V1Cone_dwimap.nii.gz"
-    assert naming.image("mask") == folder / "sub-01_ses-b_dir-AP_desc-brain_mask.nii.gz"
+    assert naming.image("v1_cone") == folder / "sub-01_ses-b_dir-AP_space-orig_model-DTI_param-V1Cone_dwimap.nii.gz"
+    assert naming.image("mask") == folder / "sub-01_ses-b_dir-AP_space-orig_desc-brain_mask.nii.gz"
 
 
 def test_joined_files_are_one_scan(tmp_path):
