@@ -46,3 +46,65 @@ def analytic(
     if results is not None:
         replace_section(results, "analytic", text=to_markdown(measured, record))
     console.print(f"Tensors and tables are in {out}", markup=False, soft_wrap=True)
+
+
+@tables.command()
+def run(
+    config: Annotated[str, typer.Option(help="The study: a YAML file, or the preset 'study'.")],
+    out: Annotated[Path, typer.Option(help="Folder of the study; an unfinished one is gone on with.")],
+    overrides: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")] = None,
+    device: Annotated[str, typer.Option(help="Of trained models: auto, cpu, cuda or mps.")] = "auto",
+    results: Annotated[Path | None, typer.Option(help="Markdown document whose section 'tables' is replaced.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Look at settings and models; run nothing.")] = False,
+) -> None:
+    """Run a study from scratch: subjects, every method, every experiment, then its tables.
+
+    The same command again does only what is missing: what is finished of a subject and method is kept.
+    """
+    from rich.console import Console
+
+    from tensorldm.config.reading import read_config
+    from tensorldm.experiments.config import StudyConfig
+    from tensorldm.experiments.methods import Workbench
+    from tensorldm.experiments.record import own_arguments, record_run
+    from tensorldm.experiments.study import check_study, run_study
+    from tensorldm.reconstruct.choice import pick_device
+
+    study = read_config(StudyConfig, config, overrides or [])
+    console = Console()
+    for line in check_study(study):
+        console.print(line, style="dim", markup=False, highlight=False)
+    if check:
+        return
+    with console.status("starting") as status:
+        record = record_run(own_arguments(), seed=study.seed)
+        bench = Workbench(pick_device(device))
+        remarks = run_study(study, out, bench=bench, record=record, tell=status.update)
+    for remark in remarks:
+        console.print(f"remark: {remark}", style="yellow", markup=False, highlight=False)
+    make(out, out=None, results=results)
+
+
+@tables.command()
+def make(
+    study: Annotated[Path, typer.Argument(help="Folder that 'tensorldm tables run' wrote.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the tables; by default 'tables' in the study's.")] = None,
+    results: Annotated[Path | None, typer.Option(help="Markdown document whose section 'tables' is replaced.")] = None,
+) -> None:
+    """Make all tables and box plots again from a study's stored long tables; nothing is measured anew."""
+    from rich.console import Console
+
+    from tensorldm.evaluation.markdown import replace_section
+    from tensorldm.experiments.tables.making import build_tables, to_document, write_tables
+    from tensorldm.experiments.tables.stored import StoredStudy
+
+    console = Console()
+    stored = StoredStudy.open(study)
+    built = build_tables(stored)
+    folder = out or study / "tables"
+    write_tables(stored, built, folder)
+    if results is not None:
+        replace_section(results, "tables", text=to_document(stored, built))
+    for table in built:
+        console.print(f"Table {table.number}: {table.title}", markup=False, highlight=False)
+    console.print(f"Markdown, CSV and LaTeX are in {folder}", markup=False, soft_wrap=True)

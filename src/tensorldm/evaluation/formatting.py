@@ -27,6 +27,8 @@ class Column:
     better: Better = "none"
     published: bool = False
     """Of another study, on another dataset."""
+    of: str = ""
+    """The heading whose figure is published; programs tell these columns apart by it."""
 
 
 @dataclass(frozen=True)

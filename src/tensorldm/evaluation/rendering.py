@@ -15,7 +15,7 @@ LATEX: Final = {
     "·": r"$\cdot$", "Δ": r"$\Delta$",
 }  # fmt: skip
 """Characters that LaTeX reads otherwise, or not at all without packages."""
-CSV_HEADER: Final = ("block", "line", "column", "value", "spread", "text", "place", "published")
+CSV_HEADER: Final = ("block", "line", "column", "source", "value", "spread", "text", "place")
 
 
 def to_markdown(table: PublishedTable) -> str:
@@ -59,9 +59,10 @@ def to_csv(table: PublishedTable) -> str:
         for line, places in zip(block.lines, block.places(), strict=True):
             for column, cell, place in zip(block.columns, line.cells, places, strict=True):
                 value, spread = _number(cell.value), _number(cell.spread)
-                published = "paper" if column.published else ""
+                source = "paper" if column.published else "ours"
                 words = (cell.text or "") + cell.mark
-                writer.writerow((block.title, line.label, column.heading, value, spread, words, place or "", published))
+                name = column.of or column.heading
+                writer.writerow((block.title, line.label, name, source, value, spread, words, place or ""))
     return text.getvalue()
 
 

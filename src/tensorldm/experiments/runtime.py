@@ -1,7 +1,7 @@
 """How long one volume takes: by part for our own model, and the whole way from series to tensor for every method.
 
 A first run warms caches and kernels and is not counted. Where many steps would take too long on a device, the time is
-extrapolated in the number of steps from two shorter runs, and marked.
+extrapolated in the number of steps from shorter runs, and marked.
 """
 
 import statistics
@@ -52,10 +52,20 @@ def time_method(work: SubjectWork, method: MethodConfig, *, steps: int, config: 
     longest = config.longest_steps.get(device.type)
     if longest is None or steps <= longest:
         return _measured(work, method, steps, config.repeats)
-    few, more = max(1, longest // 2), longest
-    short = _measured(work, method, few, config.repeats)
-    long = _measured(work, method, more, config.repeats)
-    return {**_extrapolated(short, long, few, more, steps), EXTRAPOLATED: 1.0}
+    found = _measured(work, method, longest, config.repeats)
+    if SAMPLE in found:
+        each = found[SAMPLE] / longest
+    else:
+        few = max(1, longest // 2)
+        shorter = _measured(work, method, few, config.repeats)[TOTAL]
+        each = max(0.0, found[TOTAL] - shorter) / max(1, longest - few)
+    return extrapolated(found, each=each, further=steps - longest)
+
+
+def extrapolated(found: dict[str, float], *, each: float, further: int) -> dict[str, float]:
+    """Seconds after ``further`` steps of ``each`` second more; reading and decoding do not depend on them."""
+    grown = {name: found[name] + each * further for name in (TOTAL, SAMPLE) if name in found}
+    return {**found, **grown, EXTRAPOLATED: 1.0}
 
 
 def _measured(work: SubjectWork, method: MethodConfig, steps: int, repeats: int) -> dict[str, float]:
@@ -122,13 +132,3 @@ def bench_on(device: str) -> Workbench | None:
 
 def _named(metric: str, timing: Timing) -> dict[str, float]:
     return {metric: timing.mean, f"{metric}{SPREAD}": timing.spread}
-
-
-def _extrapolated(short: dict[str, float], long: dict[str, float], few: int, more: int, steps: int) -> dict[str, float]:
-    """Time is a constant and a share for each step."""
-    if few == more:
-        return dict(long)
-    return {
-        name: value + (value - short[name]) / (more - few) * (steps - more) if not name.endswith(SPREAD) else value
-        for name, value in long.items()
-    }

@@ -20,13 +20,28 @@ RUNTIME = "runtime"
 SETTINGS, RECORD = "study.yaml", "run.json"
 
 
+def check_study(study: StudyConfig) -> list[str]:
+    """What will be done, in words; a model that is not there is refused before anything is made."""
+    for method in study.methods.values():
+        identity(method)
+    groups = ", ".join(
+        f"{name} ({group.virtual.subjects} virtual subjects)" if group.virtual else f"{name} ({len(group.scans)} scans)"
+        for name, group in study.groups.items()
+    )
+    parts = [name for name in ("fits", "sampling", "runtime", "probe", "routing") if getattr(study, name) is not None]
+    return [
+        f"Subjects: {groups}",
+        f"Methods: {', '.join(study.methods)}",
+        f"Comparisons: {', '.join(study.comparisons)}; further experiments: {', '.join(parts) or 'none'}",
+    ]
+
+
 def run_study(study: StudyConfig, out: Path, *, bench: Workbench, record: RunRecord, tell: Tell) -> list[str]:
     """Do what is missing of a study in ``out`` and write its long tables; gives remarks on what could not be done.
 
     Models are checked before a subject is made, and all subjects' headers before the first is read.
     """
-    for method in study.methods.values():
-        identity(method)
+    check_study(study)
     results = Results(out)
     groups = {
         name: gather(name, group, results=results, seed=study.seed, tell=tell) for name, group in study.groups.items()
@@ -92,7 +107,8 @@ def _time_methods(
     remarks, keys = [], []
     for device in config.devices:
         bench = runtime.bench_on(device)
-        work = bench and SubjectWork(subject, results.work(subject.group, subject.name), bench, tell)
+        folder = results.work(subject.group, subject.name)
+        work = None if bench is None else SubjectWork(subject, folder, bench, tell)
         if work is None:
             remarks.append(f"Runtime on {device} was not measured here: there is no such device.")
         for name in config.methods:

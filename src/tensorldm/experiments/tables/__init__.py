@@ -1,0 +1,1 @@
+"""The published tables, each made from stored long tables alone."""
