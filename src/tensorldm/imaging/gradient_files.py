@@ -22,6 +22,9 @@ from tensorldm.imaging.volume import Space
 UNIT_TOLERANCE = 0.01
 """A vector's length may differ from 1 by this before it is worth a word; text files round to a few digits."""
 
+LARGEST_NUMBER = 1e9
+"""Far above any b-value, and far below what overflows when it is squared."""
+
 
 def read_fsl(bval: Path, bvec: Path, *, space: Space) -> GradientTable:
     """Read `.bval` and `.bvec`; the vectors may stand in three rows (FSL's way) or in three columns."""
@@ -79,7 +82,10 @@ def _numbers(path: Path) -> Float[ndarray, "rows columns"]:
         lengths = sorted({len(row) for row in numbers})
         found = f"lines of {lengths[0]} and {lengths[-1]} numbers" if numbers else "no numbers"
         raise DataError(f"{path}: found {found}, expected a full table. Export the gradients again.")
-    return np.array(numbers, dtype=np.float64)
+    table = np.array(numbers, dtype=np.float64)
+    if (np.abs(table[np.isfinite(table)]) > LARGEST_NUMBER).any():
+        raise DataError(f"{path}: a number above {LARGEST_NUMBER:g}, which no gradient has. Export the gradients again.")
+    return table
 
 
 def _check_bvals(path: Path, bvals: Float[ndarray, " n"]) -> None:

@@ -155,7 +155,8 @@ def _space(path: Path, header: Any, shape: tuple[int, ...]) -> Space:
 def _check_affine(path: Path, affine: np.ndarray) -> None:
     if not np.isfinite(affine).all():
         raise DataError(f"{path}: the affine holds NaN or infinity. Export the file again.")
-    size = np.linalg.norm(affine[:3, :3], axis=0)
+    with np.errstate(over="ignore"):  # beyond any size is told below
+        size = np.linalg.norm(affine[:3, :3], axis=0)
     if size.min() <= 0 or size.max() > LARGEST_VOXEL_MM or abs(np.linalg.det(affine[:3, :3] / size)) < 0.1:
         raise DataError(
             f"{path}: voxels of {' × '.join(f'{side:.4g}' for side in size)} mm that span no usable grid "

@@ -81,11 +81,11 @@ def read_convention(path: Path, *, default: str | None = None) -> str:
             f"{path}: nothing says how its six components are stored. Give --convention {'|'.join(CONVENTIONS)}, "
             f"or put a {beside.name} with 'TensorConvention' beside it."
         )
-    if name not in CONVENTIONS:
+    if not isinstance(name, str) or name not in CONVENTIONS:
         source = beside if "TensorConvention" in note else path
         raise DataError(f"{source}: there is no tensor convention '{name}'. Give one of {', '.join(CONVENTIONS)}.")
-    _refuse_contradiction(beside, note, CONVENTIONS[str(name)])
-    return str(name)
+    _refuse_contradiction(beside, note, CONVENTIONS[name])
+    return name
 
 
 def read_provenance(path: Path) -> Provenance:
