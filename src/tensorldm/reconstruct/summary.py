@@ -36,8 +36,8 @@ class Summary:
         if self.median_fa is None or self.median_md is None:
             yield f"No voxel looks like white matter (FA > {WHITE_MATTER_FA}, MD < {WHITE_MATTER_MD:g} mm²/s)."
         else:
-            yield f"white matter, median FA   {self.median_fa:.2f} {_judged(self.median_fa, EXPECTED_FA, '.2f')}"
-            yield f"white matter, median MD   {self.median_md:.2e} {_judged(self.median_md, EXPECTED_MD, '.2e')} mm²/s"
+            yield f"white matter, median FA   {self.median_fa:.2f} {judged(self.median_fa, EXPECTED_FA, '.2f')}"
+            yield f"white matter, median MD   {self.median_md:.2e} {judged(self.median_md, EXPECTED_MD, '.2e')} mm²/s"
         yield f"not positive definite     {self.spd_touched_share:.2%} of {self.mask_voxels} voxels, before projection"
         angles = ", ".join(f"{axis} {angle:.0f}°" for axis, angle in zip("xyz", self.angles_degrees, strict=False))
         yield f"volumes used              {', '.join(map(str, self.volumes))} (angles to the axes: {angles})"
@@ -64,7 +64,8 @@ def summarise(name: str, result: Reconstruction) -> Summary:
     )
 
 
-def _judged(value: float, expected: tuple[float, float], form: str) -> str:
+def judged(value: float, expected: tuple[float, float], form: str) -> str:
+    """Whether a figure, as it is written, lies in its expected range."""
     low, high = expected
     value = float(f"{value:{form}}")  # as it is shown
     word = "as expected" if low <= value <= high else "below the usual" if value < low else "above the usual"
