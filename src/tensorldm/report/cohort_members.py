@@ -28,6 +28,7 @@ class Figure(NamedTuple):
 
     key: str
     heading: str
+    unit: str
     form: str
     one: float = 1.0
     """The value that is written as 1."""
@@ -38,15 +39,19 @@ class Figure(NamedTuple):
 
 
 FIGURES: Final = (
-    Figure("fa", "FA, white matter", ".3f"),
-    Figure("md", "MD, white matter, 10⁻³ mm²/s", ".3f", 1e-3),
-    Figure("brain", "brain, l", ".2f"),
-    Figure("white", "white matter, l", ".2f"),
-    Figure("spd", "not positive definite, %", ".2f", 0.01),
-    Figure("prior", "prior share", ".2f"),
-    Figure("cone", "v1 cone, °", ".0f"),
-    Figure("consistency", "consistency", ".2f"),
-    Figure("angle", "largest angle to an axis, °", ".0f"),
+    Figure("fa", "FA", "", ".3f"),
+    Figure("md", "MD", "10⁻³ mm²/s", ".3f", 1e-3),
+    Figure("brain", "brain", "l", ".2f"),
+    Figure("white", "white matter", "l", ".2f"),
+    Figure("spd", "not positive definite", "%", ".2f", 0.01),
+    Figure("prior", "prior share", "", ".2f"),
+    Figure("cone", "v1 cone", "°", ".0f"),
+    Figure("consistency", "consistency", "", ".2f"),
+    Figure("angle", "angle to axis", "°", ".0f"),
+)
+MEANING: Final = (
+    "FA, MD, prior share and v1 cone are medians over white matter, consistency over the brain; the angle is that of "
+    "the direction farthest from its axis."
 )
 
 
@@ -87,7 +92,7 @@ def gather_members(places: Sequence[Path], *, tell: Tell) -> tuple[list[Member],
 def _told_apart(members: list[Member]) -> list[Member]:
     times = Counter(member.name for member in members)
     return [
-        replace(member, name=f"{member.folder.name}: {member.name}") if times[member.name] > 1 else member
+        replace(member, name=f"{member.folder.name}/{member.name}") if times[member.name] > 1 else member
         for member in members
     ]
 

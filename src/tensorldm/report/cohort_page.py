@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tensorldm.imaging.atomic import write_text
-from tensorldm.report.cohort_members import FIGURES, Figure, Member
+from tensorldm.report.cohort_members import FIGURES, MEANING, Figure, Member
 from tensorldm.report.html import Child, Markup, joined, tag
 from tensorldm.report.outliers import FEWEST, OUTLIER_Z, robust_z
 from tensorldm.report.page import Section, render_page
@@ -82,24 +82,24 @@ def _outliers(members: Sequence[Member], scores: Scores) -> Markup:
 def _sentence(member: Member, figure: Figure, z: float | None) -> str:
     assert z is not None, "only a judged figure can be an outlier"
     side = "above" if z > 0 else "below"
-    found = f"{figure.heading} is {figure.written(member.figures[figure.key])}"
+    found = f"{figure.heading} is {figure.written(member.figures[figure.key])} {figure.unit}".rstrip()
     return f"{member.name}: {found}, {abs(z):.1f} robust deviations {side} the others."
 
 
 def _table(members: Sequence[Member], scores: Scores, root: Path) -> Markup:
-    headings: list[tuple[str, str]] = [("subject", "text"), ("method", "text")]
-    headings += [(figure.heading, "number") for figure in FIGURES]
-    headings += [("outliers", "number"), ("warnings", "number")]
+    headings: list[tuple[str, str, str]] = [("subject", "", "text"), ("method", "", "text")]
+    headings += [(figure.heading, figure.unit, "number") for figure in FIGURES]
+    headings += [("outliers", "", "number"), ("warnings", "", "number")]
     buttons = [
-        tag("th", tag("button", heading, type="button", class_="sort"), scope="col", data_kind=kind)
-        for heading, kind in headings
+        tag("th", tag("button", heading, type="button", class_="sort"), tag("small", unit), scope="col", data_kind=kind)
+        for heading, unit, kind in headings
     ]
     # Behind the name, where nobody sorts by it.
     buttons.insert(1, tag("th", "FA, colour FA", scope="col"))
     lines = [_line(place, member, scores, root) for place, member in enumerate(members)]
     whole = tag(
         "table",
-        tag("caption", "Press a heading to sort by it, again to turn the order round. Medians, except for volumes."),
+        tag("caption", f"Press a heading to sort by it, again to turn the order round. {MEANING}"),
         tag("thead", tag("tr", buttons)),
         tag("tbody", lines),
         class_="cohort",

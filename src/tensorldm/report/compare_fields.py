@@ -45,7 +45,7 @@ class Comparison:
     fields: Mapping[str, Float[Tensor, "v 6"]]
     """Inside the mask, scanner axes, mm²/s, by name; the reference first."""
     rows: Sequence[Row]
-    reference_method: str
+    reference_method: str = ""
     """How the reference was made, where its sidecar says so."""
 
     @property

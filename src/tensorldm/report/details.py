@@ -92,7 +92,8 @@ def _used_table(result: Reconstruction, gradients: GradientTable, used: list[Use
     b0 = [volume for volume in result.volumes if gradients.is_b0[volume]]
     lines: list[list[Child]] = [[str(volume), "–", f"{gradients.bvals[volume]:.0f}", "–", "–"] for volume in b0]
     for each in used:
-        vector = ", ".join(f"{part:.2f}".replace("-", "−") for part in gradients.directions[each.volume] + 0.0)
+        rounded = np.round(gradients.directions[each.volume], 2) + 0.0  # no minus before a zero
+        vector = ", ".join(f"{part:.2f}".replace("-", "−") for part in rounded)
         axis: Child = "–"
         angle = "–"
         if each.axis is not None:

@@ -14,7 +14,7 @@ from numpy import ndarray
 from tensorldm.report.html import Markup, joined, tag
 
 SIZE, RADIUS = 360, 138
-EYE: Final = np.array([0.68, 0.50, 0.48])
+EYE: Final = np.array([0.60, 0.57, 0.56])
 """Where the eye is, in RAS image axes: all three axes come towards it."""
 AXIS_NAMES: Final = ("x right", "y front", "z top")
 AXIS_KINDS: Final = ("red", "green", "blue")
@@ -95,7 +95,7 @@ def _line(flat: Float[ndarray, "n 2"], shown: ndarray, kind: str) -> Markup:
 def _axis(axis: int) -> Markup:
     """From the middle to just beyond the sphere."""
     flat, _ = _project(np.eye(3)[axis : axis + 1] * 1.12)
-    label, _ = _project(np.eye(3)[axis : axis + 1] * 1.26)
+    label, _ = _project(np.eye(3)[axis : axis + 1] * 1.38)
     x, y = _place(flat[0])
     text_x, text_y = _place(label[0])
     line = tag("line", x1=SIZE / 2, y1=SIZE / 2, x2=x, y2=y, class_=f"ray {AXIS_KINDS[axis]}")
