@@ -28,7 +28,9 @@ def reconstruct(
     mask: Annotated[Path | None, typer.Option(help="Brain mask; by default beside the series, else found.")] = None,
     join: Annotated[bool, typer.Option("--join", help="The files are the volumes of one scan.")] = False,
     model: Annotated[Path | None, typer.Option(help="Folder of a trained model (a bundle).")] = None,
-    method: Annotated[str | None, typer.Option(help="Instead: minimum-norm, ade or ade-literal.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Instead: minimum-norm, ade, ade-literal; a learned rival needs --model too.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     grid: Annotated[str, typer.Option(help="native (the scan's own) or 2mm.")] = "native",
     convention: Annotated[str, typer.Option(help="Of the tensor: mrtrix, fsl, dipy or nifti.")] = "mrtrix",
@@ -55,8 +57,9 @@ def reconstruct(
 
     # Before torch is loaded. Threads that spin while they wait make a busy machine ten times slower than one thread.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    from tensorldm.baselines.learned.choice import choose
     from tensorldm.imaging.dicom import convert_dicom
-    from tensorldm.reconstruct.choice import choose, pick_device
+    from tensorldm.reconstruct.choice import pick_device
     from tensorldm.reconstruct.files import Finished, Request
     from tensorldm.reconstruct.inputs import Given, gather
     from tensorldm.reconstruct.settings import Settings

@@ -1,4 +1,4 @@
-"""``tensorldm train``: five stages on a prepared store or on the virtual cohort; the same command again goes on."""
+"""``tensorldm train``: a method's stages on a prepared store or on virtual heads; the same command again goes on."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +18,9 @@ def train(
     ],
     out: Annotated[Path, Option(help="Folder of the run; the same command again goes on from it.")],
     config: Annotated[str, Option(help="A preset (paper, base, smoke) or a YAML file.")] = "base",
+    method: Annotated[
+        str, Option(help="tensorldm, or a rival: unet, pix2pix, cyclegan, resvit, superdti, diffdti, ldm.")
+    ] = "tensorldm",
     stages: Annotated[str | None, Option(help="Which stages: 1-5, 4, or 1,2,4,5; all that the model has.")] = None,
     start: Annotated[
         Path | None, Option("--from-bundle", help="Start from this bundle where the run has none.")
@@ -26,21 +29,20 @@ def train(
     restart: Annotated[bool, Option("--restart", help="Forget these stages and train them anew.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Show settings, parameters and memory; train nothing.")] = False,
 ) -> None:
-    """Train TensorLDM in five stages."""
-    from tensorldm.config.reading import read_config
-    from tensorldm.config.run import RunConfig
+    """Train TensorLDM, or one of its rivals, in stages."""
+    from tensorldm.baselines.learned.runs import open_run
     from tensorldm.training.run import check_stages, parse_stages, run_training
 
-    settings = read_config(RunConfig, config, overrides or [])
-    numbers = parse_stages(stages) if stages is not None else settings.stage_numbers
+    trained, settings = open_run(method, config, overrides or [])
+    numbers = parse_stages(stages, trained) if stages is not None else settings.stage_numbers
     if dry_run:
         from rich.console import Console
 
         from tensorldm.training.plan import describe
 
-        check_stages(settings, out=out, stages=numbers, start=start)
-        Console().print(*describe(settings, numbers), sep="\n")
+        check_stages(settings, out=out, stages=numbers, start=start, method=trained)
+        Console().print(*describe(settings, numbers, method=trained), sep="\n")
         return
-    if not run_training(settings, data, out=out, stages=numbers, start=start, restart=restart):
+    if not run_training(settings, data, out=out, stages=numbers, start=start, restart=restart, method=trained):
         raise Exit(STOPPED)
     echo(f"The trained model: {out / f'stage{numbers[-1]}' / 'bundle'}")

@@ -1,5 +1,6 @@
 """A whole training run: the model, the data, five stages, and everything around them."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -31,7 +32,7 @@ class RunSettings(Strict):
     seed: int = Field(default=0, ge=0)
     model: Strict
     data: DataConfig = DataConfig()
-    stages: dict[Any, StageConfig]
+    stages: Mapping[Any, StageConfig]
     average: AverageConfig = AverageConfig()
     validation: ValidationConfig = ValidationConfig()
     keep: KeepConfig = KeepConfig()

@@ -22,6 +22,8 @@ class Traits:
     """It takes b=0, x, y, z for granted, whatever the gradients are; a network of this kind expects b=1000."""
     samples: bool
     """It draws: several results differ, and their spread means something."""
+    four_volumes: bool = False
+    """It reads one b=0 and three directions and no other number, though it is told which directions they are."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,10 +38,10 @@ def check_settings(traits: Traits, settings: Settings) -> None:
             f"--samples {settings.samples}: '{traits.name}' always gives the same tensor. Leave --samples out, or give "
             "a trained model with --model."
         )
-    if traits.fixed_input and settings.directions == "all":
+    if (traits.fixed_input or traits.four_volumes) and settings.directions == "all":
         raise ConfigError(
             f"--directions all: '{traits.name}' takes one b=0 and the three directions nearest to the axes. "
-            "Leave --directions out, or give a method that knows the directions."
+            "Leave --directions out, or give a method that takes any number."
         )
 
 

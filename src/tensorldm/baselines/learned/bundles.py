@@ -1,0 +1,54 @@
+"""Bundles of rivals: the same files as TensorLDM's, with the rival's settings; critics are left out."""
+
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tensorldm.baselines.learned.catalogue import RIVALS, build_rival
+from tensorldm.baselines.learned.config import AnyModel
+from tensorldm.baselines.learned.rival import Rival
+from tensorldm.bundle_files import BundleIndex, Card, outline, pack_weights, read_index, read_weights, write_files
+
+
+class RivalInfo(BundleIndex):
+    """What the ``bundle.json`` of a rival holds."""
+
+    model: AnyModel
+
+
+def write_rival(folder: Path, weights: dict[str, Tensor], *, rival: Rival, config: AnyModel, card: Card) -> RivalInfo:
+    """Write the weights that reconstruction needs, and the index."""
+    kept = {name: value for name, value in weights.items() if not name.startswith(rival.training_only)}
+    content, sha256 = pack_weights(kept)
+    info = RivalInfo(method=config.method, model=config, weights_sha256=sha256, card=card)
+    write_files(folder, content, index=info)
+    return info
+
+
+def read_rival_info(folder: Path) -> RivalInfo:
+    """The index alone, checked."""
+    return read_index(folder, RivalInfo, methods=tuple(RIVALS))
+
+
+def load_rival(folder: Path, device: torch.device | str = "cpu") -> tuple[Rival, RivalInfo]:
+    """The rival, ready to reconstruct, and what is known about it; its critics are as they were first drawn."""
+    info = read_rival_info(folder)
+    rival = restore(folder, info)
+    return rival.to(device).eval().requires_grad_(False), info
+
+
+def restore(folder: Path, info: RivalInfo, *, seed: int = 0) -> Rival:
+    """A rival with a bundle's weights; what a bundle leaves out is drawn from the seed."""
+    build = partial(build_rival, info.model, name=info.method)
+    empty = outline(folder, info.model, build)
+    wanted = {
+        name: tuple(value.shape)
+        for name, value in empty.state_dict().items()
+        if not name.startswith(empty.training_only)
+    }
+    weights = read_weights(folder, info, wanted=wanted)
+    rival = build(seed=seed)
+    rival.load_state_dict({**rival.state_dict(), **weights})
+    return rival

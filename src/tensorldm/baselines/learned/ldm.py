@@ -1,0 +1,190 @@
+"""A plain latent diffusion model: MONAI's VQ-VAE and U-Net, the scan's latent beside the noisy one [choice: rival-ldm].
+
+R. Rombach and others: High-resolution image synthesis with latent diffusion models, CVPR 2022. One autoencoder for the
+six components together and one for the scan; neither decoder sees the other's anatomy.
+Axes: b batch, f channel, x y z space (of voxels or latents).
+"""
+
+from collections.abc import Iterable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from jaxtyping import Bool, Float, Int
+from monai.networks.nets.diffusion_model_unet import DiffusionModelUNet
+from monai.networks.nets.vqvae import VQVAE
+from torch import Tensor
+
+from tensorldm.baselines.learned.config import LDMModel
+from tensorldm.baselines.learned.denoising import denoising_error, draw_latents, draw_noise
+from tensorldm.baselines.learned.objective import Logs, Positions, RivalObjective, mean_inside
+from tensorldm.baselines.learned.rival import Goal, Rival, Sampling
+from tensorldm.baselines.learned.told import NUM_CHANNELS, NUM_IMAGES, NUM_SETTINGS, Told
+from tensorldm.batch import Batch
+from tensorldm.components import NUM_COMPONENTS
+from tensorldm.config.training import StageConfig
+from tensorldm.data.scaling import TensorScaling
+from tensorldm.diffusion import linear_schedule
+from tensorldm.shapes import Masks
+
+SMALLEST_SPREAD = 1e-6
+LatentVolume = Float[Tensor, "b f x y z"]
+HALVING, DOUBLING = (2, 4, 1, 1), (2, 4, 1, 1, 0)
+"""Stride, kernel, dilation and padding of a level, and the output's padding on the way back."""
+
+
+class LDM(Rival):
+    """Two autoencoders and a denoiser of the tensors' latents."""
+
+    stochastic = True
+
+    def __init__(self, config: LDMModel, scaling: TensorScaling) -> None:
+        super().__init__(scaling)
+        self.tensors = _autoencoder(config, NUM_COMPONENTS, NUM_COMPONENTS)
+        self.scans = _autoencoder(config, NUM_CHANNELS, NUM_IMAGES)
+        self.unet = DiffusionModelUNet(
+            spatial_dims=3,
+            in_channels=2 * config.latent_channels + NUM_SETTINGS,
+            out_channels=config.latent_channels,
+            num_res_blocks=config.blocks,
+            channels=config.channels,
+            attention_levels=[level in config.attention_levels for level in range(len(config.channels))],
+            norm_num_groups=config.norm_groups,
+            num_head_channels=config.head_channels,
+        )
+        sizes = config.diffusion
+        self.schedule = linear_schedule(sizes.num_steps, sizes.first_beta, last_beta=sizes.last_beta)
+        self.prediction = sizes.prediction
+        self.latent_channels = config.latent_channels
+        self.compression = 2 ** len(config.encoder_channels)
+        self._side = self.compression * 2 ** (len(config.channels) - 1)
+        for name, start in (("latent_mean", torch.zeros), ("latent_spread", torch.ones)):
+            self.register_buffer(name, start(1, config.latent_channels, 1, 1, 1))
+        self.latent_mean: Tensor
+        self.latent_spread: Tensor
+
+    @property
+    def multiples(self) -> tuple[int, int, int]:
+        """Both the autoencoders and the U-Net halve every side."""
+        return self._side, self._side, self._side
+
+    def goals(self, stage: int, *, settings: StageConfig, seed: int) -> list[Goal]:  # noqa: ARG002  no options
+        """Autoencoders, then the denoiser of their latents."""
+        if stage == 1:
+            return [Goal("autoencoders", AutoencoderObjective(self), ("tensors.", "scans."))]
+        return [Goal("denoiser", LatentDenoising(self, seed=seed, stage=stage), ("unet.",))]
+
+    @torch.no_grad()
+    def begin(self, stage: int, batches: Iterable[Batch]) -> None:
+        """Give the latents of some training subjects mean zero and variance one, channel by channel."""
+        if stage == 1:
+            return
+        inside = []
+        for batch in batches:
+            latents = self.tensors.encode(self.scaling.scale(batch.components) * batch.mask[:, None])
+            inside.append(rearrange(latents, "b f x y z -> b x y z f")[self.latent_mask(batch.mask)])
+        values = torch.cat(inside)
+        self.latent_mean.copy_(values.mean(dim=0).reshape(self.latent_mean.shape))
+        self.latent_spread.copy_(values.std(dim=0).clamp_min(SMALLEST_SPREAD).reshape(self.latent_spread.shape))
+
+    def latent_mask(self, mask: Masks) -> Bool[Tensor, "b _ _ _"]:
+        """Latents that any voxel of the mask falls into."""
+        return F.max_pool3d(mask[:, None].float(), self.compression)[:, 0] > 0
+
+    @torch.no_grad()
+    def condition(self, told: Told) -> LatentVolume:
+        """What is laid beside the noisy latents: the scan's latent, and where and how it was measured."""
+        latents = self.scans.encode(told.channels)
+        return torch.cat([latents, F.avg_pool3d(told.settings, self.compression).to(latents)], dim=1)
+
+    def denoise(self, noisy: LatentVolume, steps: Int[Tensor, " b"], *, condition: LatentVolume) -> LatentVolume:
+        """The prediction for latents at their diffusion steps."""
+        found: Tensor = self.unet(torch.cat([noisy, condition.to(noisy)], dim=1), steps)
+        return found
+
+    def estimate(self, told: Told, sampling: Sampling) -> Float[Tensor, "k 6 x y z"]:
+        """Latents from noise, quantised and decoded, one sample after another."""
+        condition = self.condition(told)
+
+        def predict(stack: Float[Tensor, "k 6 f x y z"], step: int) -> Float[Tensor, "k 6 f x y z"]:
+            steps = torch.full((1,), step, device=stack.device)
+            found = [self.denoise(_joined(latents[None]), steps, condition=condition) for latents in stack]
+            return _grouped(torch.cat(found))
+
+        x, y, z = condition.shape[2:]
+        shape = (NUM_COMPONENTS, self.latent_channels // NUM_COMPONENTS, x, y, z)
+        noise = draw_noise(sampling, shape, device=told.channels.device)
+        drawn = draw_latents(predict, noise, sampling=sampling, schedule=self.schedule, prediction=self.prediction)
+        latents = _joined(drawn) * self.latent_spread + self.latent_mean
+        decoded = [self.tensors.decode(self.tensors.quantize(each[None])[0]) for each in latents]
+        return self.scaling.unscale(torch.cat(decoded).float())
+
+
+class AutoencoderObjective(RivalObjective):
+    """Both autoencoders: |error| and the commitment to the codes."""
+
+    def __init__(self, rival: LDM) -> None:
+        super().__init__(rival.scaling)
+        self.rival = rival
+
+    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:  # noqa: ARG002  nothing is drawn
+        """Loss of encoding and decoding tensors and scans."""
+        told, target = self.read(batch)
+        tensors, tensor_commitment = self.rival.tensors(target)
+        images, scan_commitment = self.rival.scans(told.channels)
+        on_tensors = mean_inside((tensors.float() - target).abs(), batch.mask)
+        on_scans = mean_inside((images.float() - told.images).abs(), batch.mask)
+        loss = on_tensors + on_scans + tensor_commitment + scan_commitment
+        return loss, {"tensors": on_tensors.detach(), "scans": on_scans.detach()}
+
+
+class LatentDenoising(RivalObjective):
+    """The error of the prediction at one diffusion step drawn for each subject."""
+
+    def __init__(self, rival: LDM, *, seed: int, stage: int) -> None:
+        super().__init__(rival.scaling, seed=seed, stage=stage)
+        self.rival = rival
+
+    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
+        """Loss over all latents."""
+        told, target = self.read(batch)
+        with torch.no_grad():
+            latents = self.rival.tensors.encode(target).float()
+            clean = _grouped((latents - self.rival.latent_mean) / self.rival.latent_spread)
+        loss = denoising_error(
+            partial(self._predict, condition=self.rival.condition(told)),
+            clean,
+            generators=self.generators(positions, torch.device("cpu")),
+            schedule=self.rival.schedule,
+            prediction=self.rival.prediction,
+        )
+        return loss, {}
+
+    def _predict(self, noisy: Tensor, steps: Tensor, *, condition: LatentVolume) -> Tensor:
+        return _grouped(self.rival.denoise(_joined(noisy), steps, condition=condition))
+
+
+def _autoencoder(config: LDMModel, in_channels: int, out_channels: int) -> VQVAE:
+    levels = len(config.encoder_channels)
+    return VQVAE(
+        spatial_dims=3,
+        in_channels=in_channels,
+        out_channels=out_channels,
+        channels=config.encoder_channels,
+        num_res_layers=config.residual_layers,
+        num_res_channels=config.encoder_channels,
+        downsample_parameters=(HALVING,) * levels,
+        upsample_parameters=(DOUBLING,) * levels,
+        num_embeddings=config.num_codes,
+        embedding_dim=config.latent_channels,
+        decay=0.99,
+    )
+
+
+def _grouped(latents: LatentVolume) -> Float[Tensor, "b 6 _ x y z"]:
+    return rearrange(latents, "b (six f) x y z -> b six f x y z", six=NUM_COMPONENTS)
+
+
+def _joined(latents: Float[Tensor, "b 6 f x y z"]) -> LatentVolume:
+    return rearrange(latents, "b six f x y z -> b (six f) x y z")

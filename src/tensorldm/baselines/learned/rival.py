@@ -1,0 +1,92 @@
+"""The contract of a learned rival: what it minimises in each of its stages, and how it makes a tensor of a scan."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from tensorldm.baselines.learned.told import Told, tell
+from tensorldm.batch import Batch
+from tensorldm.config.training import StageConfig
+from tensorldm.data.scaling import TensorScaling
+from tensorldm.shapes import Dwi, Masks
+
+Noise = Callable[[int, tuple[int, ...]], Tensor]
+"""(number of the sample, shape) -> noise: a function of these alone, whatever is drawn beside it."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a stochastic rival draws; the others look at none of it."""
+
+    noise: Noise
+    num_samples: int = 1
+    num_steps: int = 25
+    sampler: str = "ddim"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """An objective (``forward(batch, positions)``: loss and logs), and the starts of the names of what it moves."""
+
+    name: str
+    objective: nn.Module
+    moves: tuple[str, ...]
+
+
+class Rival(nn.Module, ABC):
+    """Networks with their losses and their way to a tensor; network units are those of ``scaling``."""
+
+    stochastic: ClassVar[bool] = False
+    training_only: ClassVar[tuple[str, ...]] = ()
+    """Starts of the names of state that reconstruction does not need; a bundle leaves it out."""
+
+    def __init__(self, scaling: TensorScaling) -> None:
+        super().__init__()
+        self.scaling = scaling
+
+    @property
+    @abstractmethod
+    def multiples(self) -> tuple[int, int, int]:
+        """What the sides of a volume must be multiples of, axis by axis."""
+
+    @abstractmethod
+    def goals(self, stage: int, *, settings: StageConfig, seed: int) -> list[Goal]:
+        """What a stage trains, in the order of turns within a step; the first one's loss is the stage's."""
+
+    @abstractmethod
+    def estimate(self, told: Told, sampling: Sampling) -> Float[Tensor, "k 6 x y z"]:
+        """Tensors of one scan in mm²/s, on a grid of whole ``multiples``; outside the mask anything."""
+
+    def begin(self, stage: int, batches: Iterable[Batch]) -> None:
+        """Measure from training subjects what a stage fixes once, before its first step."""
+
+    def reconstruct(
+        self,
+        dwi: Dwi,
+        bvals: Float[Tensor, "b c"],
+        *,
+        directions: Float[Tensor, "b c 3"],
+        mask: Masks,
+        voxel_size: Float[Tensor, "b 3"],
+        sampling: Sampling,
+    ) -> Float[Tensor, "k 6 x y z"]:
+        """Tensors of one scan of any size in mm²/s, zero outside the mask; one for each sample."""
+        assert len(dwi) == 1, "one scan at a time"
+        told = tell(
+            dwi,
+            bvals,
+            directions=directions,
+            mask=mask,
+            voxel_size=voxel_size,
+            component_scales=self.scaling.per_component,
+        )
+        x, y, z = mask.shape[1:]
+        behind = (-side % multiple for side, multiple in zip((x, y, z), self.multiples, strict=True))
+        with torch.no_grad():
+            found = self.estimate(told.padded(*behind), sampling)
+        return found[..., :x, :y, :z].float() * mask[:, None]

@@ -1,0 +1,79 @@
+"""SuperDTI: a 2D U-Net with residual learning from slices to maps, by squared error [choice: rival-superdti].
+
+H. Li and others: SuperDTI, ultrafast DTI and fiber tractography with deep learning, Magn Reson Med 2021. The tensor
+comes from the maps by E13.
+Axes: b batch, n slice, f channel, x y z space.
+"""
+
+import torch
+from monai.networks.nets.unet import UNet
+from torch import Tensor, nn
+
+from tensorldm.baselines.learned.config import SuperDTIModel
+from tensorldm.baselines.learned.maps import NUM_MAPS, maps_of, tensor_of
+from tensorldm.baselines.learned.objective import Logs, Positions, RivalObjective
+from tensorldm.baselines.learned.rival import Goal, Rival, Sampling
+from tensorldm.baselines.learned.slices import by_slices, draw_slices, take_slices
+from tensorldm.baselines.learned.told import NUM_CHANNELS, Told
+from tensorldm.batch import Batch
+from tensorldm.config.training import StageConfig
+from tensorldm.data.scaling import TensorScaling
+from tensorldm.shapes import Components
+
+
+class SuperDTI(Rival):
+    """One network for all maps."""
+
+    def __init__(self, config: SuperDTIModel, scaling: TensorScaling) -> None:
+        super().__init__(scaling)
+        width = config.channels[0]
+        unet = UNet(
+            spatial_dims=2,
+            in_channels=NUM_CHANNELS,
+            out_channels=width,
+            channels=config.channels,
+            strides=(2,) * (len(config.channels) - 1),
+            num_res_units=config.residual_units,
+            act="relu",
+            norm=("group", {"num_groups": config.norm_groups}),
+        )
+        self.network = nn.Sequential(unet, nn.Conv2d(width, NUM_MAPS, 1))
+        self.num_slices = config.slices
+        self._side = 2 ** (len(config.channels) - 1)
+
+    @property
+    def multiples(self) -> tuple[int, int, int]:
+        """Slices are halved, their number is not."""
+        return self._side, self._side, 1
+
+    def goals(self, stage: int, *, settings: StageConfig, seed: int) -> list[Goal]:  # noqa: ARG002  one stage, no options
+        """Regress the maps."""
+        return [Goal("model", MapObjective(self, seed=seed), ("network.",))]
+
+    def estimate(self, told: Told, sampling: Sampling) -> Components:  # noqa: ARG002  it gives one tensor
+        """Maps of every slice, then E13."""
+        return tensor_of(by_slices(self.network, told.channels))
+
+
+class MapObjective(RivalObjective):
+    """Squared error of the maps, mean over maps and over the brain in the drawn slices."""
+
+    def __init__(self, rival: SuperDTI, *, seed: int) -> None:
+        super().__init__(rival.scaling, seed=seed)
+        self.rival = rival
+
+    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
+        """Loss of slices drawn from each head."""
+        told, _ = self.read(batch)
+        random = self.generators(positions, torch.device("cpu"))
+        places = draw_slices(batch.mask, self.rival.num_slices, random)
+        target = take_slices(maps_of(batch.components, batch.mask), places)
+        inside = take_slices(told.inside, places)
+        found = self.rival.network(take_slices(told.channels, places)).float()
+        loss = squared_error(found, target, inside)
+        return loss, {"rms": loss.detach().sqrt()}
+
+
+def squared_error(found: Tensor, target: Tensor, inside: Tensor) -> Tensor:
+    """Mean of the squared error over channels and the pixels inside."""
+    return ((found - target).square() * inside).sum() / (inside.sum().clamp_min(1) * found.shape[1])
