@@ -44,6 +44,16 @@ def reconstruct_and_show(inputs: Sequence["InputFiles"], request: "Request", cre
 
 def _show(console: "Console", finished: "Finished", out: Path) -> None:
     """One screen: figures, warnings, files."""
+    if finished.kept:
+        place = finished.written[0].parent
+        console.print(
+            f"{finished.name}: kept, as it was made before from the same inputs and settings; it is in {place} "
+            "(--redo makes it again)",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+        return
     console.print(f"\n{finished.name}", style="bold", markup=False)
     for line in finished.summary.lines():
         console.print(f"  {line}", markup=False, highlight=False)
@@ -52,8 +62,6 @@ def _show(console: "Console", finished: "Finished", out: Path) -> None:
         console.print(f"  warning: {word}", style="yellow", markup=False, highlight=False)
     names = ", ".join(str(path.relative_to(out)) for path in finished.written)
     console.print(f"  files in {out}: {names}", markup=False, highlight=False)
-    if finished.kept:
-        console.print("  kept: it was done before, from the same inputs and settings (--redo does it again)")
 
 
 def _line(finished: "Finished") -> str:

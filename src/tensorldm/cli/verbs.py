@@ -1,5 +1,33 @@
 """Every verb of the program, imported so that each registers itself on the app. Verbs import the package lazily."""
 
-from tensorldm.cli import cohort, demo, doctor, evaluate, prepare, reconstruct, tables, train
+from tensorldm.cli import (
+    bids,
+    cohort,
+    demo,
+    doctor,
+    evaluate,
+    prepare,
+    reconstruct,
+    report,
+    tables,
+    track,
+    tract_tables,
+    train,
+    view,
+)
 
-__all__ = ["cohort", "demo", "doctor", "evaluate", "prepare", "reconstruct", "tables", "train"]
+__all__ = [
+    "bids",
+    "cohort",
+    "demo",
+    "doctor",
+    "evaluate",
+    "prepare",
+    "reconstruct",
+    "report",
+    "tables",
+    "track",
+    "tract_tables",
+    "train",
+    "view",
+]

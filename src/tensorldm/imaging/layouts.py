@@ -108,10 +108,10 @@ def _bids_scan(root: Path, image: Path, heads: Mapping[str, Head]) -> ScanFiles:
         mask=find_mask(image),
         json=_inherited(root, image, extension=".json"),
     )
-    return replace(scan, problem=_way_out(root, scan))
+    return replace(scan, problem=find_way_out(root, scan))
 
 
-def _way_out(root: Path, scan: ScanFiles) -> str:
+def find_way_out(root: Path, scan: ScanFiles) -> str:
     """A sentence about the first file that is a link out of the dataset: a stranger's dataset reads no other files.
 
     A link inside it, as an annex has them, leads nowhere else.

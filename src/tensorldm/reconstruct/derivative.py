@@ -6,7 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from tensorldm import __version__
+from tensorldm import __version__, bounded
+from tensorldm.errors import DataError
 from tensorldm.imaging.atomic import write_text
 from tensorldm.reconstruct.inputs import InputFiles
 from tensorldm.reconstruct.naming import Naming
@@ -39,6 +40,20 @@ def describe_dataset(out: Path, files: InputFiles) -> None:
             write_text(out / name, text)
 
 
+def check_place(out: Path) -> None:
+    """Refuse to write into a dataset that is not ours: its description would be replaced."""
+    there = _read_description(out)
+    makers = there.get("GeneratedBy") if there else None
+    ours = isinstance(makers, list) and any(
+        isinstance(each, dict) and each.get("Name") == "tensorldm" for each in makers
+    )
+    if there and not (ours and there.get("DatasetType") == "derivative"):
+        raise DataError(
+            f"{out}: holds a BIDS dataset that tensorldm did not make ({there.get('Name', 'without a name')}). "
+            "Choose another folder, such as DATASET/derivatives/tensorldm."
+        )
+
+
 def sidecar_notes(files: InputFiles, naming: Naming) -> dict[str, Any]:
     """Keys of every image's sidecar; nothing for plain names."""
     if naming.entities is None:
@@ -62,10 +77,7 @@ def _uri(path: Path, root: Path) -> str:
 
 
 def _description(out: Path, root: Path) -> dict[str, Any]:
-    source: dict[str, Any] = {}
-    with suppress(OSError, ValueError):
-        found = json.loads((root / "dataset_description.json").read_text(encoding="utf-8"))
-        source = found if isinstance(found, dict) else {}
+    source = _read_description(root)
     name = source.get("Name")
     origin = {"DOI": source["DatasetDOI"]} if isinstance(source.get("DatasetDOI"), str) else {}
     copied: dict[str, Any] = {key: source[key] for key in ("License", "Authors") if key in source}
@@ -80,6 +92,14 @@ def _description(out: Path, root: Path) -> dict[str, Any]:
         **({"SourceDatasets": [origin]} if origin else {}),
         "DatasetLinks": {RAW: Path(os.path.relpath(root, out.absolute())).as_posix()},
     }
+
+
+def _read_description(root: Path) -> dict[str, Any]:
+    """What a dataset says of itself; nothing where there is none."""
+    with suppress(OSError, ValueError):
+        found = bounded.read_json(root / "dataset_description.json")
+        return found if isinstance(found, dict) else {}
+    return {}
 
 
 def _write_if_other(path: Path, text: str) -> None:

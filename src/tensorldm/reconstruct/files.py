@@ -17,7 +17,7 @@ from tensorldm import __version__
 from tensorldm.errors import DataError, TensorldmError, ToolError, about, heard
 from tensorldm.imaging.tensor_sidecar import read_sidecar
 from tensorldm.reconstruct.choice import Choice, own_gpu
-from tensorldm.reconstruct.derivative import describe_dataset, sidecar_notes
+from tensorldm.reconstruct.derivative import check_place, describe_dataset, sidecar_notes
 from tensorldm.reconstruct.engine import Engine
 from tensorldm.reconstruct.inputs import InputFiles
 from tensorldm.reconstruct.journal import Entry, describe_inputs, find_done, journal_of, note_done, recipe_of
@@ -111,6 +111,8 @@ def reconstruct_files(
     """
     with writing_to(request.out):
         missing, alone = [], len(inputs) == 1
+        if any(files.entities is not None for files in inputs):
+            check_place(request.out)
         for files in inputs:
             tell(f"{files.name}: checking")
             naming = naming_for(files, alone=alone, grid=request.settings.grid)

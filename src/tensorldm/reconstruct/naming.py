@@ -31,6 +31,11 @@ class Naming:
         return self.folder / f"{self.entities}_model-DTI_param-{_label(name)}_dwimap{IMAGE}"
 
     @property
+    def model_sidecar(self) -> Path | None:
+        """What BIDS inherits to all maps of the model; plain names have none."""
+        return None if self.entities is None else self.folder / f"{self.entities}_model-DTI_dwimap.json"
+
+    @property
     def picture(self) -> Path:
         """The overview."""
         return self.folder / ("overview.png" if self.entities is None else f"{self.entities}_desc-overview_dwimap.png")

@@ -28,6 +28,7 @@ from tensorldm.reconstruct.naming import IMAGE, Naming
 from tensorldm.reconstruct.result import Reconstruction
 
 _IN_THE_WAY: Final = {errno.ENOTEMPTY, errno.EEXIST, errno.EISDIR, errno.ENOTDIR}
+MODEL_PARAMETERS: Final = ("Mean", "SPD", "Grid", "Seed", "Samples", "Steps", "Sampler")
 BRAIN: Final = {"Type": "Brain", "Description": "the brain: where there are tensors"}
 SCANNER_UNITS: Final = {"Units": "arbitrary"}
 EXTRA: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -60,11 +61,12 @@ def write_result(
 ) -> list[Path]:
     """Write tensor, maps, mask and sidecars below ``root``.
 
-    ``notes`` go into the tensor's sidecar as well, ``shared`` into every one; where there are none, a mask needs none.
+    ``notes`` go into the tensor's sidecar as well, ``shared`` into every one.
     """
     tensor, mask = root / naming.image("tensor"), root / naming.image("mask")
     _write_tensor(result, tensor, mask, convention, {**shared, **notes})
-    if shared:
+    if naming.model_sidecar is not None:
+        write_json(root / naming.model_sidecar, {**shared, "Model": _model(result)})
         write_json(sidecar_path(mask), {**shared, **BRAIN})
     write_mask(mask, result.mask, space=result.space)
     written = [tensor, mask]
@@ -136,6 +138,12 @@ def _write_tensor(result: Reconstruction, path: Path, mask: Path, convention: st
     }
     known = {**result.notes, **notes, **origin.notes_for(path), **details}
     write_tensor(path, result.tensor, space=result.space, convention=convention, notes=known)
+
+
+def _model(result: Reconstruction) -> dict[str, Any]:
+    """As the draft of BIDS for diffusion derivatives describes a model."""
+    parameters = {key: result.notes[key] for key in MODEL_PARAMETERS if key in result.notes}
+    return {"Description": "diffusion tensor", "Parameters": {"FitMethod": result.notes["Method"], **parameters}}
 
 
 def _images(

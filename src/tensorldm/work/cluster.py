@@ -4,6 +4,7 @@ Jobs are handed out a few at a time. A worker that dies is replaced and its subj
 that takes several workers with it is given up. Tasks and jobs travel as Dask sends them: a scheduler must be one's own.
 """
 
+import logging
 import secrets
 import time
 import warnings
@@ -52,6 +53,7 @@ def perform_on_cluster(
 ) -> Generator[Done[J, R] | Lost[J], None, None]:
     """Every job, as they end."""
     with ExitStack() as stack:
+        stack.enter_context(_quiet())
         client = stack.enter_context(_local(crew, len(jobs)) if crew.scheduler is None else _existing(crew.scheduler))
         if find_spec("bokeh") is not None and client.dashboard_link:
             tell(f"dashboard: {client.dashboard_link}")
@@ -89,10 +91,23 @@ def _handed_out(
 
 
 @contextmanager
+def _quiet() -> Iterator[None]:
+    """Dask tells of every connection; a lost worker or scheduler is told as one sentence, by us."""
+    logger = logging.getLogger("distributed")
+    level, heard = logger.level, logger.propagate
+    logger.setLevel(logging.CRITICAL)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.propagate = heard
+
+
+@contextmanager
 def _local(crew: Crew, jobs: int) -> Iterator[Client]:
     workers = min(crew.workers, jobs)
     threads = threads_each(workers)
-    dashboard = "127.0.0.1:0" if find_spec("bokeh") is not None else None
     with ExitStack() as stack:
         with few_threads(threads):
             cluster = stack.enter_context(
@@ -100,9 +115,9 @@ def _local(crew: Crew, jobs: int) -> Iterator[Client]:
                     n_workers=workers,
                     threads_per_worker=1,
                     processes=True,
-                    dashboard_address=dashboard,
+                    dashboard_address="127.0.0.1:0",
                     security=_security(),
-                    silence_logs=50,  # a lost worker is told as one sentence, by us
+                    silence_logs=logging.CRITICAL,
                 )
             )
         client = stack.enter_context(Client(cluster))

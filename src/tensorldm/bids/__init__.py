@@ -1,0 +1,1 @@
+"""The BIDS App: a dataset in, a derivative dataset out, participant by participant and then the group."""
