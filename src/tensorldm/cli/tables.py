@@ -82,7 +82,7 @@ def run(
         remarks = run_study(study, out, bench=bench, record=record, tell=status.update)
     for remark in remarks:
         console.print(f"remark: {remark}", style="yellow", markup=False, highlight=False)
-    make(out, out=None, results=results)
+    make(out, results=results)
 
 
 @tables.command()
@@ -90,8 +90,9 @@ def make(
     study: Annotated[Path, typer.Argument(help="Folder that 'tensorldm tables run' wrote.")],
     out: Annotated[Path | None, typer.Option(help="Folder for the tables; by default 'tables' in the study's.")] = None,
     results: Annotated[Path | None, typer.Option(help="Markdown document whose section 'tables' is replaced.")] = None,
+    figures: Annotated[bool, typer.Option(help="Draw box plots, and maps of the tensors that were kept.")] = True,
 ) -> None:
-    """Make all tables and box plots again from a study's stored long tables; nothing is measured anew."""
+    """Make all tables and figures again from a study's stored long tables; nothing is measured anew."""
     from rich.console import Console
 
     from tensorldm.evaluation.markdown import replace_section
@@ -108,3 +109,9 @@ def make(
     for table in built:
         console.print(f"Table {table.number}: {table.title}", markup=False, highlight=False)
     console.print(f"Markdown, CSV and LaTeX are in {folder}", markup=False, soft_wrap=True)
+    if figures:
+        from tensorldm.cli.table_figures import draw_figures
+
+        with console.status("drawing"):
+            drawn = draw_figures(stored, folder / "figures")
+        console.print(f"{len(drawn)} figures are in {folder / 'figures'}", markup=False, soft_wrap=True)

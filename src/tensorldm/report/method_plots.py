@@ -12,9 +12,8 @@ from numpy import ndarray
 from tensorldm.dti.maps import fractional_anisotropy, principal_direction
 from tensorldm.errors import DataError
 from tensorldm.evaluation.evaluate import REFERENCE
-from tensorldm.report.compare_fields import Comparison
 from tensorldm.report.insets import Inset
-from tensorldm.report.method_figures import magnified, middle_cuts, new_figure, plain, write_figure
+from tensorldm.report.method_figures import MethodFields, magnified, middle_cuts, new_figure, plain, write_figure
 from tensorldm.report.slices import NORMAL, Cuts
 
 LEAST_FA: Final = 0.15
@@ -25,16 +24,16 @@ PER_ROW: Final = 5
 INCHES: Final = 2.2
 
 
-def draw_v1_fields(path: Path, comparison: Comparison, *, plane: str) -> None:
+def draw_v1_fields(path: Path, methods: MethodFields, *, plane: str) -> None:
     """Sticks along each method's principal direction over its FA, in the most anisotropic detail of the reference."""
-    cuts = middle_cuts(comparison)
-    inset = magnified(comparison, cuts, plane)
-    names = list(comparison.fields)
+    cuts = middle_cuts(methods)
+    inset = magnified(methods, cuts, plane)
+    names = list(methods.fields)
     columns, rows = min(PER_ROW, len(names)), ceil(len(names) / PER_ROW)
     figure = new_figure(columns * INCHES, rows * (INCHES + 0.25), colour="black")
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, name in zip(grid, names, strict=False):
-        _draw_field(axes, comparison, name, cuts=cuts, plane=plane, inset=inset)
+        _draw_field(axes, methods, name, cuts=cuts, plane=plane, inset=inset)
         axes.set_title(name, color="white", fontsize=8)
     for axes in grid[len(names) :]:
         axes.set_axis_off()
@@ -63,14 +62,14 @@ def draw_boxes(path: Path, values: Mapping[str, Sequence[float]], *, measure: st
     write_figure(path, figure)
 
 
-def _draw_field(axes: Any, comparison: Comparison, name: str, *, cuts: Cuts, plane: str, inset: Inset) -> None:
+def _draw_field(axes: Any, methods: MethodFields, name: str, *, cuts: Cuts, plane: str, inset: Inset) -> None:
     from matplotlib.collections import LineCollection
 
-    tensors = comparison.fields[name]
-    fa = inset.of(cuts.row(comparison.scatter(fractional_anisotropy(tensors)), plane))
-    v1 = inset.of(cuts.row(comparison.scatter(principal_direction(tensors)), plane))
+    tensors = methods.fields[name]
+    fa = inset.of(cuts.row(methods.scatter(fractional_anisotropy(tensors)), plane))
+    v1 = inset.of(cuts.row(methods.scatter(principal_direction(tensors)), plane))
     width, height = cuts.size_mm(plane)
-    whole = cuts.row(comparison.scatter(tensors[:, 0]), plane).shape
+    whole = cuts.row(methods.scatter(tensors[:, 0]), plane).shape
     aspect = (height / whole[0]) / (width / whole[1])
     plain(axes).imshow(np.nan_to_num(fa), cmap="gray", vmin=0, vmax=1.4, aspect=aspect, interpolation="nearest")
     segments, colours = sticks(fa, v1, plane=plane)
