@@ -50,13 +50,14 @@ def evaluate_files(
     mask: Path | None = None,
     convention: str | None = None,
     subject: str | None = None,
+    methods: Sequence[str] | None = None,
 ) -> list[Row]:
     """Measure each prediction against the reference; rows in the order given, the reference's own first.
 
     ``mask`` defaults to the one the reference's sidecar names, then to one that lies beside it. ``convention`` is for
-    files without a sidecar. ``subject`` defaults to the reference's own.
+    files without a sidecar. ``subject`` defaults to the reference's own, ``methods`` to what the sidecars say.
     """
-    methods = name_methods(predictions)
+    methods = name_methods(predictions) if methods is None else methods
     target = _read_target(reference, mask=mask, convention=convention, subject=subject)
     rows = [target.row(REFERENCE, figure) for figure in measure_reference(target.prepared)]
     for path, method in zip(predictions, methods, strict=True):
@@ -90,7 +91,7 @@ def _repeated(names: Sequence[str]) -> set[str]:
 def _read_target(reference: Path, *, mask: Path | None, convention: str | None, subject: str | None) -> Target:
     image = read_tensor(reference, convention=read_convention(reference, default=convention))
     known = read_provenance(reference)
-    mask_path = mask or known.mask or _mask_beside(reference)
+    mask_path = mask_of(reference, mask)
     inside, mask_space = read_mask(mask_path)
     _check_grid(mask_path, mask_space, reference, image.space)
     if not inside.any():
@@ -107,8 +108,9 @@ def _read_target(reference: Path, *, mask: Path | None, convention: str | None, 
     )
 
 
-def _mask_beside(reference: Path) -> Path:
-    found = find_mask(reference)
+def mask_of(reference: Path, given: Path | None) -> Path:
+    """The mask to measure in: the one given, the one that the reference's sidecar names, or one beside it."""
+    found = given or read_provenance(reference).mask or find_mask(reference)
     if found is None:
         raise DataError(
             f"{reference}: its sidecar names no mask and none lies beside it. Give one with --mask: "

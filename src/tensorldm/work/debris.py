@@ -31,7 +31,7 @@ def _unfinished(out: Path) -> Iterator[Path]:
     while not parent.exists():
         parent = parent.parent
     own = re.compile(rf"\.{re.escape(absolute.name)}\.[0-9a-f]{{8}}\.part")
-    yield from (path for path in parent.glob(".*.part") if own.fullmatch(path.name) and path.is_dir())
+    yield from (path for path in parent.glob(".*.part") if own.fullmatch(path.name))
     if absolute.is_dir():
         yield from _below(absolute)
 

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,12 +21,13 @@ _kept: list[tuple[str, Any]] = []
 
 def begin_worker(name: object, threads: int) -> None:
     """Make this process a worker; called once, before its first job."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the first process decides
+    if threading.current_thread() is threading.main_thread():  # a cluster inside the user's own process keeps Ctrl-C
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it reaches the whole terminal; the first process decides
     found = re.search(r"(\d+)$", str(name))
     os.environ[ORDINAL] = found.group(1) if found else "0"
-    import torch
-
-    torch.set_num_threads(threads)
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))  # read when the numerical libraries are loaded
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(threads)
 
 
 def do_alone(task: Callable[[Any], T], job: Any) -> T:

@@ -1,0 +1,47 @@
+"""``tensorldm evaluate`` with folders: every subject of a cohort, shared out to workers, one table."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from tensorldm.cli.crew import ended_gently, progress_of
+
+if TYPE_CHECKING:
+    from tensorldm.evaluation.table import Row
+    from tensorldm.work.crew import Crew
+
+
+def evaluate_cohort(
+    reference: Path, predictions: Sequence[Path], out: Path, *, convention: str | None, crew: "Crew"
+) -> tuple[list["Row"], bool]:
+    """Measure every subject that the folders share; the rows, and whether something could not be measured."""
+    from tensorldm.errors import DataError
+    from tensorldm.evaluation.cohort import evaluate_cases, find_cases
+    from tensorldm.evaluation.table import write_table
+    from tensorldm.work.folder import writing_to
+
+    found = find_cases(reference, predictions)
+    problems = list(found.problems)
+    if not found.cases:
+        raise DataError(problems[0] if problems else f"{reference}: no subject that the other folders have too.")
+    outcomes = []
+    with ended_gently(), writing_to(out), progress_of("measuring", len(found.cases)) as bar:
+        with closing(evaluate_cases(found.cases, out, convention=convention, crew=crew, tell=bar.say)) as ended:
+            for outcome in ended:
+                outcomes.append(outcome)
+                bar.advance(outcome.subject)
+        outcomes.sort(key=lambda outcome: outcome.subject)
+        rows = [row for outcome in outcomes for row in outcome.rows]
+        problems += [outcome.problem for outcome in outcomes if outcome.problem]
+        if not rows:
+            raise DataError(problems[0])
+        write_table(out, rows)
+    for problem in problems:
+        typer.echo(f"error: {problem}", err=True)
+    kept = sum(outcome.kept for outcome in outcomes)
+    if kept:
+        typer.echo(f"{kept} of {len(outcomes)} subjects were measured before and have not changed.")
+    return rows, bool(problems)
