@@ -1,17 +1,24 @@
 """``tensorldm evaluate``: measure tensor images against a reference."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tensorldm.cli.crew import Scheduler
+from tensorldm.cli.evaluate_cohort import evaluate_cohort
 from tensorldm.cli.main import app
+
+SOME_FAILED = 1
 
 
 @app.command()
 def evaluate(
-    reference: Annotated[Path, typer.Argument(help="Reference tensor image (NIfTI).")],
-    predictions: Annotated[list[Path], typer.Argument(help="Tensor images to be measured, on the same grid.")],
+    reference: Annotated[Path, typer.Argument(help="Reference tensor image (NIfTI), or a folder of many subjects.")],
+    predictions: Annotated[
+        list[Path], typer.Argument(help="Tensor images to be measured, on the same grid; or folders.")
+    ],
     out: Annotated[Path, typer.Option(help="CSV file for the long table.")],
     mask: Annotated[
         Path | None, typer.Option(help="Brain mask; by default the one the reference's sidecar names, or beside it.")
@@ -20,20 +27,81 @@ def evaluate(
         str | None, typer.Option(help="How images without a sidecar are stored: mrtrix, fsl, dipy or nifti.")
     ] = None,
     subject: Annotated[str | None, typer.Option(help="The subject's name in the table.")] = None,
+    tracts: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Also track, and compare the bundles whose masks are in this folder."),
+    ] = None,
+    bundle: Annotated[
+        list[str] | None, typer.Option(help="A bundle of that folder; may be repeated. By default the paper's twelve.")
+    ] = None,
+    engine: Annotated[str, typer.Option(help="Of --tracts: auto, mrtrix or dipy.")] = "auto",
+    seeds: Annotated[int, typer.Option(help="Of --tracts: starting points of each tractogram.")] = 180_000,
+    seed: Annotated[int, typer.Option(min=0, help="Of --tracts: the same seed gives the same streamlines.")] = 0,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes for a cohort's subjects; threads of --tracts.")
+    ] = os.cpu_count() or 1,
+    scheduler: Scheduler = None,
 ) -> None:
-    """Measure tensor images against a reference: components, maps, LEM, SPD violations and directions."""
+    """Measure tensor images against a reference: components, maps, LEM, SPD violations and directions.
+
+    With folders, every subject that they share is measured, by several processes; running again measures only what is
+    new. Exit code 1: some could not be measured, each named with its reason.
+
+    With --tracts also the fibres they lead to: tractograms, bundles and pictures go to a folder beside the table.
+    """
     from rich.console import Console
 
+    from tensorldm.cli.tract_drawing import draw_tracts, show_tracts
+    from tensorldm.errors import ConfigError
     from tensorldm.evaluation.evaluate import evaluate_files
     from tensorldm.evaluation.summary import describe_anatomies, describe_subjects, summarise
     from tensorldm.evaluation.table import write_table
+    from tensorldm.evaluation.tracts import TractPlan, evaluate_tracts
     from tensorldm.metrics import ranges
+    from tensorldm.tracts.bundle_masks import choose_bundles
+    from tensorldm.tracts.engine import open_engine
+    from tensorldm.tracts.settings import TrackSettings
+    from tensorldm.work.crew import Crew
 
-    rows = evaluate_files(reference, predictions, mask=mask, convention=convention, subject=subject)
-    write_table(out, rows)
+    if tracts is not None:  # what is wrong with them is told before anything is measured
+        choose_bundles(tracts, bundle or [])
+        open_engine(engine)
+    some_failed = False
+    if reference.is_dir():
+        if (mask, subject, tracts) != (None, None, None):
+            raise ConfigError("--mask, --subject and --tracts belong to one subject. Leave them out for a folder.")
+        crew = Crew(workers if scheduler is None else 1, scheduler)
+        rows, some_failed = evaluate_cohort(reference, predictions, out, convention=convention, crew=crew)
+    else:
+        rows = evaluate_files(reference, predictions, mask=mask, convention=convention, subject=subject)
+        write_table(out, rows)
     console = Console()
     for table in summarise(rows):
         console.print(table.to_rich())
     for line in (*describe_subjects(rows), describe_anatomies(rows), *ranges.describe()):
         console.print(line, style="dim", markup=False)
+    if tracts is not None:
+        plan = TractPlan(
+            TrackSettings(seeds=seeds, seed=seed), engine=engine, names=tuple(bundle or ()), workers=workers
+        )
+        folder = out.with_name(f"{out.stem}_tracts")
+        with console.status("tracking") as status:
+            result = evaluate_tracts(
+                reference,
+                predictions,
+                bundles=tracts,
+                out=folder,
+                plan=plan,
+                mask=mask,
+                convention=convention,
+                subject=subject,
+                tell=status.update,
+            )
+        rows += result.rows
+        write_table(out, rows)
+        show_tracts(console, result.rows)
+        for picture in draw_tracts(folder, result):
+            console.print(f"picture: {picture}", markup=False, soft_wrap=True)
     console.print(f"{len(rows)} figures are in {out}", markup=False, soft_wrap=True)
+    if some_failed:
+        raise typer.Exit(SOME_FAILED)

@@ -1,10 +1,5 @@
 """Names of bundles, as TractSeg has them."""
 
-from typing import Final
+from tensorldm.imaging.bundle_names import PAPER_BUNDLES
 
-PAPER_BUNDLES: Final = (
-    *(f"{name}_{side}" for name in ("CST", "CG", "AF", "IFO", "ILF") for side in ("left", "right")),
-    "CC_2",
-    "CC_7",
-)
-"""The twelve whose cores the paper compares."""
+__all__ = ["PAPER_BUNDLES"]

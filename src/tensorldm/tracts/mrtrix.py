@@ -1,0 +1,103 @@
+"""MRtrix3's commands: found, their version checked, run one at a time with one thread, their errors told in a sentence.
+
+The only place of this layer that starts a process.
+"""
+
+import logging
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+from tensorldm.errors import ToolError
+
+LOG: Final = logging.getLogger(__name__)
+LEAST_VERSION: Final = (3, 0, 0)
+POLL_SECONDS: Final = 0.1
+INSTALL: Final = "Install MRtrix3 3.0 or later (www.mrtrix.org), or track with --engine dipy."
+
+
+@dataclass(frozen=True)
+class Mrtrix:
+    """An installed MRtrix3."""
+
+    tckgen: Path
+    version: str
+    stop: Event = field(default_factory=Event)
+    """Set it to end whatever runs: a thread that waits for a process hears no Ctrl-C."""
+
+    def run(self, arguments: Sequence[str | Path], *, seed: int) -> None:
+        """Run ``tckgen`` with these arguments, one thread and this random seed; a failure is a ``ToolError``."""
+        command = [str(self.tckgen), *map(str, arguments), "-nthreads", "0", "-quiet"]
+        LOG.info("MRTRIX_RNG_SEED=%d %s", seed, shlex.join(command))
+        environment = {**os.environ, "MRTRIX_RNG_SEED": str(seed)}
+        try:
+            process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+            )
+        except OSError as error:
+            raise ToolError(f"{self.tckgen}: does not start ({error.strerror}). {INSTALL}") from error
+        words = self._wait(process)
+        if process.returncode and not self.stop.is_set():
+            raise ToolError(f"tckgen failed: {_reason(words) or f'exit code {process.returncode}'}. {INSTALL}")
+
+    def _wait(self, process: "subprocess.Popen[str]") -> str:
+        try:
+            while True:
+                try:
+                    return process.communicate(timeout=POLL_SECONDS)[1]
+                except subprocess.TimeoutExpired:
+                    if self.stop.is_set():
+                        process.terminate()
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def find_mrtrix() -> Mrtrix | None:
+    """The MRtrix3 on the path, or None; one that is too old or broken is a ``ToolError``."""
+    found = shutil.which("tckgen")
+    if found is None:
+        return None
+    try:
+        answer = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ToolError(f"{found}: does not start ({error}). {INSTALL}") from error
+    version = _version(answer.stdout + answer.stderr)
+    if version is None:
+        raise ToolError(f"{found}: does not say which version it is. {INSTALL}")
+    if version < LEAST_VERSION:
+        raise ToolError(f"{found}: version {'.'.join(map(str, version))} is too old. {INSTALL}")
+    return Mrtrix(Path(found), ".".join(map(str, version)))
+
+
+def need_mrtrix() -> Mrtrix:
+    """The MRtrix3 on the path; a ``ToolError`` where there is none."""
+    found = find_mrtrix()
+    if found is None:
+        raise ToolError(f"tckgen is not on the path. {INSTALL}")
+    return found
+
+
+def _version(words: str) -> tuple[int, ...] | None:
+    found = re.search(r"tckgen (\d+)\.(\d+)\.(\d+)", words)
+    return None if found is None else tuple(int(part) for part in found.groups())
+
+
+def _reason(words: str) -> str:
+    """What MRtrix3 says went wrong, on one line and without its own name in front."""
+    errors = [line.partition("[ERROR]")[2].strip() for line in words.splitlines() if "[ERROR]" in line]
+    return "; ".join(error for error in errors if error) or words.strip().replace("\n", " ")
