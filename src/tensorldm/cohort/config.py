@@ -24,6 +24,7 @@ class CohortConfig(Strict):
     protocol: ProtocolSettings = Field(default_factory=ProtocolSettings)
     detail: DetailSettings = Field(default_factory=DetailSettings)
     artefacts: ArtefactSettings = Field(default_factory=ArtefactSettings)
+    scans_per_head: int = Field(default=1, ge=1, description="scans of a head, one after the other")
 
     @field_validator("voxel_mm")
     @classmethod
@@ -49,6 +50,7 @@ class CohortConfig(Strict):
             protocol=self.protocol,
             detail=self.detail,
             artefacts=self.artefacts,
+            scans_per_head=self.scans_per_head,
         )
 
 

@@ -44,13 +44,11 @@ def axis_triad(tilt_degrees: float, *, azimuths: Float[Tensor, "3"]) -> Float[Te
 
 def tilted_triad(tilts_degrees: Float[Tensor, "3"], *, azimuths: Float[Tensor, "3"]) -> Float[Tensor, "3 3"]:
     """Three directions off the x, y and z axes, each by its own tilt, to the side that its azimuth gives."""
-    axes = torch.eye(3, dtype=torch.float64)
-    triad = []
-    for axis, (tilt, azimuth) in enumerate(zip(tilts_degrees.double(), azimuths.double(), strict=True)):
-        # Turning about a vector across the axis tilts by exactly the angle.
-        across = azimuth.cos() * axes[(axis + 1) % 3] + azimuth.sin() * axes[(axis + 2) % 3]
-        triad.append(rotation(across * torch.deg2rad(tilt)) @ axes[axis])
-    return torch.stack(triad)
+    axes, turn = torch.eye(3, dtype=torch.float64), azimuths.double()[:, None]
+    # Turning about a vector across the axis tilts by exactly the angle.
+    across = turn.cos() * axes[[1, 2, 0]] + turn.sin() * axes[[2, 0, 1]]
+    turns = rotation(across * torch.deg2rad(tilts_degrees.double())[:, None])
+    return torch.einsum("nij,nj->ni", turns, axes)
 
 
 def _force(vectors: Float[Tensor, "n 3"]) -> Float[Tensor, "n 3"]:

@@ -55,7 +55,7 @@ def draw_poses(protocol: Protocol, generator: Generator) -> Poses:
     turns[0], shifts[0] = 0, 0
     # Not at rest on the grid: every volume is then interpolated alike, and none is sharper than the others.
     offset = protocol.offset_mm * (2 * torch.rand(3, generator=generator, dtype=torch.float64) - 1)
-    return Poses(torch.stack([rotation(turn) for turn in turns]), shifts + offset)
+    return Poses(rotation(turns), shifts + offset)
 
 
 def seen_directions(directions: Directions, poses: Poses | None) -> Directions:

@@ -24,24 +24,25 @@ def whole(generator: Generator, bounds: tuple[int, int]) -> int:
     return int(torch.randint(low, high + 1, (), generator=generator))
 
 
-def rotation(angles: Float[Tensor, "3"]) -> Float[Tensor, "3 3"]:
+def rotation(angles: Float[Tensor, "*n 3"]) -> Float[Tensor, "*n 3 3"]:
     """Rotation by the vector ``angles`` in radians: axis times angle."""
-    x, y, z = angles.double()
+    x, y, z = angles.double().unbind(dim=-1)
     none = torch.zeros_like(x)
-    skew = torch.stack([none, -z, y, z, none, -x, -y, x, none]).reshape(3, 3)
+    skew = torch.stack([none, -z, y, z, none, -x, -y, x, none], dim=-1).reshape(*x.shape, 3, 3)
     turn: Tensor = torch.linalg.matrix_exp(skew)
     return turn
 
 
 def any_rotation(generator: Generator) -> Float[Tensor, "3 3"]:
     """A rotation drawn evenly from all: a unit quaternion of four normal numbers."""
-    w, x, y, z = torch.nn.functional.normalize(torch.randn(4, generator=generator, dtype=torch.float64), dim=0)
+    drawn = torch.randn(4, generator=generator, dtype=torch.float64)
+    w, x, y, z = torch.nn.functional.normalize(drawn, dim=0).tolist()
     rows = [
         1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w),
         2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w),
         2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y),
     ]  # fmt: skip
-    return torch.stack(rows).reshape(3, 3)
+    return torch.tensor(rows, dtype=torch.float64).reshape(3, 3)
 
 
 def smooth_field(

@@ -1,8 +1,8 @@
 """Cerebrospinal fluid as a 2 mm scan shows it: clear borders, as much of it as brains have, and sulci.
 
 Templates are dry and blurred: little of them is clearly fluid, and much is a little wet. A signal fraction f of fluid
-becomes fᵖ / (fᵖ + cᵖ), with c such that the wanted share of the brain is mostly fluid. The b=0 signal and the tissue
-follow from the brightness of fluid. Axes: k compartment, v voxel of the brain, x y z space.
+becomes a (f/c)ᵖ / (1 + a (f/c)ᵖ), with c such that the wanted share of the brain is mostly fluid. The b=0 signal and
+the tissue follow from the brightness of fluid. Axes: k compartment, v voxel of the brain, x y z space.
 """
 
 from dataclasses import replace
@@ -21,8 +21,10 @@ from tensorldm.cohort.warp import spread
 CSF, GREY, WHITE = (TISSUES.index(name) for name in ("csf", "grey", "white"))
 BRIGHTNESS = (3.0, 1.3, 1.0)
 """b=0 signal of fluid, grey and white matter."""
-CENTRE = (0.1, 0.6)
-"""Of what is less wet than the lower bound nothing becomes fluid: it is noise."""
+MOSTLY = 0.7
+"""Signal fraction at which a fit at b=1000 finds more fluid than tissue (a mean diffusivity of 1.8e-3 mm²/s)."""
+CENTRE = (0.1, 0.9)
+"""Of what is less wet than the lower bound nothing becomes mostly fluid: it is noise."""
 SHEETS_MM = 14.0
 """Distance between the folds that sulci follow."""
 NEAR_FWHM_MM, NEAR_COVER, DEEP_COVER = 24.0, 0.7, 0.95
@@ -50,7 +52,7 @@ def steepened(wet: Float[Tensor, " v"], share: float, steepness: float) -> Float
     """Fractions made steeper about the one that this share of the voxels exceeds."""
     low, high = CENTRE
     centre = wet.kthvalue(max(1, round((1 - share) * len(wet)))).values.clamp(low, high)
-    risen = (wet / centre).clamp(min=0) ** steepness
+    risen = MOSTLY / (1 - MOSTLY) * (wet / centre).clamp(min=0) ** steepness
     return risen / (1 + risen)
 
 

@@ -1,19 +1,21 @@
 """Texture from voxel to voxel: tensors strained and turned a little, each voxel its own way.
 
 D becomes M D Mᵀ with M = I + E: the trace of E changes the mean diffusivity, its symmetric part the shape, its
-antisymmetric part the direction, and D stays positive definite whatever E is. Fluid has no texture.
+antisymmetric part the direction, and D stays positive definite whatever E is. Fluid has none:
+a compartment takes part as far as it is not water.
 E is drawn where the stream runs, as noise is. Axes: k compartment, v voxel of the brain, x y z space.
 """
 
 from dataclasses import replace
-from math import radians
+from functools import lru_cache
+from math import radians, sqrt
 
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
 from tensorldm.cohort.anatomy import Anatomy
-from tensorldm.cohort.axes import along_axes, gaussian_matrices
+from tensorldm.cohort.axes import Shape, Size, along_axes, gaussian, gaussian_matrices
 from tensorldm.cohort.clinical import DetailSettings
 from tensorldm.cohort.draws import uniform, whole
 from tensorldm.cohort.variation import water_share
@@ -21,6 +23,7 @@ from tensorldm.cohort.warp import spread
 from tensorldm.components import COLUMNS, ROWS
 from tensorldm.dti.packing import congruence
 
+IDENTITY = torch.eye(3)
 FURTHEST = 3.0
 """Standard deviations at which the texture ends."""
 
@@ -34,13 +37,16 @@ def add_grain(
     fwhm = settings.texture_mm[whole(generator, (0, len(settings.texture_mm) - 1))]
     if not settings.has_texture:
         return anatomy
+    strengths = torch.tensor([diffusivity] + 6 * [shape] + 3 * [turn]).to(anatomy.s0)
+    basis = strengths[:, None, None] * strain_basis(anatomy.s0.device)
     fields = white_field(anatomy, 10, fwhm_mm=fwhm, generator=field_generator)
-    strain = strains(fields[0], fields[1:7], turns=fields[7:], diffusivity=diffusivity, shape=shape, turn=turn)
+    strain = torch.einsum("cv,cij->ijv", fields, basis).movedim(-1, 0)
     mask = anatomy.mask
     tensors = anatomy.tensors[..., mask]
-    solid = (1 - water_share(tensors))[..., None, None]
-    matrices = torch.eye(3).to(strain) + solid * strain
-    return replace(anatomy, tensors=spread(congruence(tensors.movedim(1, -1), matrices).movedim(-1, 1), mask))
+    solid = 1 - water_share(tensors)
+    strained = congruence(tensors.movedim(1, -1), (IDENTITY.to(strain) + strain).expand(len(tensors), -1, 3, 3))
+    grained = torch.lerp(tensors, strained.movedim(-1, 1), solid[:, None])
+    return replace(anatomy, tensors=spread(grained, mask))
 
 
 def white_field(anatomy: Anatomy, channels: int, *, fwhm_mm: float, generator: Generator) -> Float[Tensor, "c v"]:
@@ -49,32 +55,27 @@ def white_field(anatomy: Anatomy, channels: int, *, fwhm_mm: float, generator: G
     fields = torch.empty(channels, x, y, z, device=anatomy.s0.device).normal_(generator=generator)
     if fwhm_mm > 0:
         blur = gaussian_matrices((x, y, z), anatomy.voxel_size, fwhm=fwhm_mm, device=fields.device)
-        kept = 1.0
-        for matrix in blur:
-            kept *= float(matrix[len(matrix) // 2].square().sum())
-        fields = along_axes(fields, blur) / kept**0.5
+        fields = along_axes(fields, blur) * _regain((x, y, z), anatomy.voxel_size, fwhm_mm)
     return fields[:, anatomy.mask].clamp(-FURTHEST, FURTHEST)
 
 
-def strains(
-    level: Float[Tensor, " v"],
-    shapes: Float[Tensor, "6 v"],
-    *,
-    turns: Float[Tensor, "3 v"],
-    diffusivity: float,
-    shape: float,
-    turn: float,
-) -> Float[Tensor, "v 3 3"]:
-    """E of every voxel from ten fields; half of a diffusivity's relative change, because E acts twice."""
-    strain = level.new_zeros(3, 3, len(level))
-    for value, i, j in zip(shapes, ROWS, COLUMNS, strict=True):
-        strain[i, j] += shape / 2 * value
-        if i != j:
-            strain[j, i] += shape / 2 * value
-    for axis, value in enumerate(turns):
-        i, j = (axis + 1) % 3, (axis + 2) % 3
-        strain[j, i] += turn * value
-        strain[i, j] -= turn * value
+@lru_cache(maxsize=64)
+def _regain(shape: Shape, voxel_size: Size, fwhm_mm: float) -> float:
+    """What a blurred field must be multiplied by to have unit variance again."""
+    kept = 1.0
+    for size, voxel in zip(shape, voxel_size, strict=True):
+        kept *= float(gaussian(size, voxel, fwhm=fwhm_mm)[size // 2].square().sum())
+    return 1 / sqrt(kept)
+
+
+@lru_cache(maxsize=4)
+def strain_basis(device: torch.device) -> Float[Tensor, "10 3 3"]:
+    """What each field does to E: one changes the level, six the shape, three turn. Half, because E acts twice."""
+    basis = torch.zeros(10, 3, 3)
+    basis[0] = torch.eye(3) / 2
+    for index, (i, j) in enumerate(zip(ROWS, COLUMNS, strict=True)):
+        basis[1 + index, i, j] = basis[1 + index, j, i] = 0.5
     for axis in range(3):
-        strain[axis, axis] += diffusivity / 2 * level
-    return strain.movedim(-1, 0)
+        i, j = (axis + 1) % 3, (axis + 2) % 3
+        basis[7 + axis, j, i], basis[7 + axis, i, j] = 1.0, -1.0
+    return basis.to(device)

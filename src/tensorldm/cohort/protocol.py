@@ -15,7 +15,7 @@ from tensorldm.cohort.axes import Size
 from tensorldm.cohort.clinical import ArtefactSettings, SchemeSettings
 from tensorldm.cohort.directions import axis_triad, spread_directions
 from tensorldm.cohort.draws import any_rotation, uniform, whole
-from tensorldm.cohort.scheme import complete, draw_input, log_even, log_even_count
+from tensorldm.cohort.scheme import complete, draw_input, draw_total, log_even, log_even_count
 from tensorldm.cohort.settings import ProtocolSettings
 from tensorldm.dti.axes import nearest_to_axes
 from tensorldm.dti.signal import B0_MAX_S_PER_MM2
@@ -25,6 +25,7 @@ from tensorldm.shapes import BVals, Directions
 HCP_B0S, HCP_DIRECTIONS, HCP_BVAL = 18, 90, 1000.0
 """The counts of the Human Connectome Project's b=1000 shell. The directions are our own."""
 HCP_SCHEME = "b0_18_b1000_90.txt"
+LEAST_BLUR_MM, BLUR_STEP_MM = 1.25, 0.25
 OFFSET_MM = 1.0
 """Half a voxel: where the head comes to lie on the grid of a scan whose volumes do not agree."""
 PHASE_LEFT_RIGHT = 0.2
@@ -163,16 +164,21 @@ def _draw_research(settings: ProtocolSettings, generator: Generator) -> Protocol
 
 
 def _draw_clinical(settings: ProtocolSettings, scheme: SchemeSettings, generator: Generator, *, count: int) -> Protocol:
-    b0s, total = log_even_count(generator, settings.b0s), log_even_count(generator, settings.directions)
+    b0s, total = log_even_count(generator, settings.b0s), draw_total(generator, settings.directions)
     usual = uniform(generator, (0.0, 1.0)) < scheme.usual
     bval = uniform(generator, scheme.usual_bval if usual else settings.bval)
     given = draw_input(scheme, count, generator=generator)
     bvals, directions = shell(complete(given, total, generator=generator), b0s=b0s, bval=bval)
-    blur, snr = uniform(generator, settings.blur_mm), log_even(generator, settings.snr)
+    blur, snr = _stepped_blur(uniform(generator, settings.blur_mm)), log_even(generator, settings.snr)
     several = uniform(generator, (0.0, 1.0)) < scheme.several
     mean_b0 = uniform(generator, (0.0, 1.0)) < scheme.mean_b0
     protocol = _protocol(settings, bvals, directions, sparse=_volumes_of(given, directions), blur_fwhm=blur, snr=snr)
     return replace(protocol, coils=scheme.several_coils if several else settings.coils, mean_b0=mean_b0)
+
+
+def _stepped_blur(fwhm_mm: float) -> float:
+    """Steps, because their matrices are kept; too narrow a Gaussian does nothing to voxels of 2 mm."""
+    return 0.0 if fwhm_mm < LEAST_BLUR_MM else BLUR_STEP_MM * round(fwhm_mm / BLUR_STEP_MM)
 
 
 def _protocol(

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
 from tensorldm.cohort.anatomy import TISSUES, Anatomy
-from tensorldm.cohort.axes import Matrices, Size, along_axes, averaging
+from tensorldm.cohort.axes import Matrices, Size, along_axes, averaging, gaussian_matrices
 from tensorldm.cohort.deformation import coordinates
 from tensorldm.cohort.displacement import Shifts, displaced, draw_poses, draw_shifts, seen_directions
 from tensorldm.cohort.nonlinearity import GradientField, draw_gradient_field
@@ -155,6 +155,10 @@ def _acquire(
 
 def grid_matrices(anatomy: Anatomy, protocol: Protocol) -> tuple[Matrices, Size]:
     """How the scanner's voxels collect the anatomy's, and their size."""
+    if protocol.voxel_size is None and protocol.slice_thickness is None:
+        i, j, k = anatomy.s0.shape
+        kept = gaussian_matrices((i, j, k), anatomy.voxel_size, fwhm=protocol.blur_fwhm, device=anatomy.s0.device)
+        return kept, anatomy.voxel_size
     new = protocol.voxel_size or anatomy.voxel_size
     thickness = protocol.slice_thickness or new[2]
     matrices = []

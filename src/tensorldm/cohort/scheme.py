@@ -18,6 +18,8 @@ TRIAD = 3
 SMALL_TILTS = 1.5
 """An even draw to this power: half of the directions within a third of the largest tilt."""
 TRIES = 100
+FINE_COUNTS, COARSE_STEP = 20, 4
+"""Beyond the first, numbers of directions come in steps: few sets are then spread, and all of them are kept."""
 
 
 def draw_count(scheme: SchemeSettings, generator: Generator) -> int:
@@ -70,3 +72,10 @@ def log_even(generator: Generator, bounds: Range) -> float:
 def log_even_count(generator: Generator, bounds: Counts) -> int:
     """A whole number, even in the logarithm, both bounds included."""
     return min(int(log_even(generator, (float(bounds[0]), float(bounds[1] + 1)))), bounds[1])
+
+
+def draw_total(generator: Generator, bounds: Counts) -> int:
+    """How many directions the reference has, small numbers preferred."""
+    count = log_even_count(generator, bounds)
+    stepped = count if count <= FINE_COUNTS else COARSE_STEP * round(count / COARSE_STEP)
+    return min(max(stepped, bounds[0]), bounds[1])

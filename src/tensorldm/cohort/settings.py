@@ -140,3 +140,8 @@ class CohortSettings(Checked):
     protocol: ProtocolSettings = field(default_factory=ProtocolSettings)
     detail: DetailSettings = field(default_factory=DetailSettings)
     artefacts: ArtefactSettings = field(default_factory=ArtefactSettings)
+    scans_per_head: int = 1
+    """Positions in a row that show one head, each in a scan of its own: a head costs more than a scan."""
+
+    def __post_init__(self) -> None:
+        self._at_least(1.0, "scans_per_head")

@@ -1,7 +1,7 @@
 """An endless stream of virtual subjects for training, made where they are used.
 
-What stands at a position depends on the seed and the position alone: nothing is remembered between calls, so a run
-that is resumed, or split over batches of another size, sees the same subjects.
+What stands at a position depends on the seed and the position alone, and what is remembered is only what would be made
+again: a run that is resumed, or split over batches of another size, sees the same subjects.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from tensorldm.cohort.draws import uniform
 from tensorldm.cohort.measurement import measure
 from tensorldm.cohort.refining import refine
 from tensorldm.cohort.settings import CohortSettings
-from tensorldm.cohort.virtual import VirtualSubject, make_subject
+from tensorldm.cohort.virtual import VirtualSubject, scan_head, vary_head
 from tensorldm.dti.intensity import robust_b0_scale
 from tensorldm.errors import ConfigError, DataError
 from tensorldm.rng import generator
@@ -38,6 +38,7 @@ class VirtualStream:
             )
         self.anatomies = tuple(refine(to_device(anatomy, device), settings.detail) for anatomy in anatomies)
         self.settings = settings
+        self._last: tuple[tuple[int, int], Anatomy] | None = None
         x, y, z = anatomies[0].s0.shape
         self.shape: Shape = (x, y, z)
         self.voxel_size = anatomies[0].voxel_size
@@ -61,7 +62,7 @@ class VirtualStream:
 
     def subject(self, *, seed: int, position: int) -> VirtualSubject:
         """The subject at a position, before it is measured."""
-        return make_subject(self._anatomy(seed, position), self.settings, seed=seed, position=position)
+        return scan_head(self._head(seed, position), self.settings, seed=seed, position=position)
 
     @torch.no_grad()
     def batch(self, *, seed: int, position: int, size: int) -> Batch:
@@ -69,8 +70,16 @@ class VirtualStream:
         with _exact_products():
             return _concatenate([self._item(seed, position + index) for index in range(size)])
 
-    def _anatomy(self, seed: int, position: int) -> Anatomy:
-        drawn = uniform(generator(seed, "anatomy", position), (0.0, 1.0))
+    def _head(self, seed: int, position: int) -> Anatomy:
+        """The head at a position; the last one is at hand, because neighbours may share it."""
+        key = seed, position // self.settings.scans_per_head
+        if self._last is None or self._last[0] != key:
+            with torch.no_grad():
+                self._last = key, vary_head(self._anatomy(*key), self.settings, seed=seed, position=key[1])
+        return self._last[1]
+
+    def _anatomy(self, seed: int, head: int) -> Anatomy:
+        drawn = uniform(generator(seed, "anatomy", head), (0.0, 1.0))
         return self.anatomies[floor(drawn * len(self.anatomies))]
 
     def _item(self, seed: int, position: int) -> Batch:

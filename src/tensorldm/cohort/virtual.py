@@ -39,7 +39,18 @@ def make_subject(
 
     Head and protocol are the same on every device; noise is drawn on the device and is the same on each of a kind.
     """
-    varied = vary_head(anatomy, settings, seed=seed, position=position, with_bundles=with_bundles)
+    head = position // settings.scans_per_head
+    return scan_head(
+        vary_head(anatomy, settings, seed=seed, position=head, with_bundles=with_bundles),
+        settings,
+        seed=seed,
+        position=position,
+    )
+
+
+@torch.no_grad()
+def scan_head(varied: Anatomy, settings: CohortSettings, *, seed: int, position: int) -> VirtualSubject:
+    """A head that was varied before, in the scan of a seed and a position."""
     protocol = draw_subject_protocol(settings, seed=seed, position=position)
     scanned = scan(
         varied,
