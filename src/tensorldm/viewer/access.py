@@ -42,14 +42,17 @@ class Access:
         return f"http://{LOOPBACK}:{self.port}/{self.token}/"
 
     def refusal(self, headers: Mapping[str, str], *, changes: bool) -> str | None:
-        """Why a request is refused whatever it asks for; ``changes`` says that it would do something."""
+        """Why a request is refused whatever it asks for; ``changes`` says that it would do something.
+
+        Names of headers are in lower case.
+        """
         hosts = {f"{name}:{self.port}" for name in (LOOPBACK, "localhost")}
-        if headers.get("Host", "") not in hosts:
+        if headers.get("host", "") not in hosts:
             return "This server answers to its own address only."
-        origin = headers.get("Origin")
+        origin = headers.get("origin")
         if (origin is None and changes) or (origin is not None and origin not in {f"http://{host}" for host in hosts}):
             return "Requests from other pages are refused."
-        if headers.get("Sec-Fetch-Site", "none") not in OWN_SITE:
+        if headers.get("sec-fetch-site", "none") not in OWN_SITE:
             return "Requests from other pages are refused."
         return None
 

@@ -2,8 +2,9 @@
 
 import shutil
 from dataclasses import dataclass, field
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from tensorldm.errors import DataError
 from tensorldm.reconstruct.guard import FORCE
@@ -27,7 +28,7 @@ class Inbox:
     """What the user calls the file of each kind; only ever shown, never opened."""
     paths: dict[str, Path] = field(default_factory=dict)
 
-    def receive(self, kind: str, stream: BinaryIO, *, size: int, name: str) -> None:
+    def receive(self, kind: str, stream: BufferedIOBase, *, size: int, name: str) -> None:
         """Store a file that is ``size`` bytes long; replaces an earlier one of its kind."""
         self.check_size(kind, size)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -101,7 +102,7 @@ def _file_name(kind: str, start: bytes) -> str:
     return f"{stem}.nii.gz" if start.startswith(GZIP_MAGIC) else f"{stem}.nii"
 
 
-def _copy(stream: BinaryIO, path: Path, size: int) -> bytes:
+def _copy(stream: BufferedIOBase, path: Path, size: int) -> bytes:
     """Exactly ``size`` bytes into a file; gives the first two."""
     left, start = size, b""
     with path.open("wb") as file:

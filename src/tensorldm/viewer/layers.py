@@ -20,6 +20,7 @@ from tensorldm.dti.maps import (
     radial_diffusivity,
 )
 from tensorldm.errors import DataError
+from tensorldm.metrics.ranges import V1_MIN_FA
 from tensorldm.shapes import Image
 from tensorldm.viewer.field import Field, load_map
 
@@ -71,7 +72,12 @@ LAYERS: Final[Mapping[str, Layer]] = {
         Layer("consistency", "Residual of the signals over the noise", "Doubts", high=4.0, colours="inferno"),
         Layer("spd_touched", "Made positive definite", "Doubts", colours="warm"),
         Layer(
-            "v1_angle", "Angle of v1 to the reference", "Against the reference", "degrees", high=90.0, colours="inferno"
+            "v1_angle",
+            f"Angle of v1 to the reference, where its FA > {V1_MIN_FA:g}",
+            "Against the reference",
+            "degrees",
+            high=90.0,
+            colours="inferno",
         ),
         Layer("fa_error", "FA minus the reference's", "Against the reference", low=-0.3, high=0.3, signed=True),
         Layer(
@@ -145,6 +151,8 @@ def _against(field: Field, name: str, reference: Field | None) -> Image:
             f"{field.shown.tensor}: there is no reference on its grid to compare with. Name one with --reference."
         )
     both = field.mask & reference.mask
+    if name == "v1_angle":
+        both &= reference.scatter(fractional_anisotropy(reference.inside)) > V1_MIN_FA
     mine, theirs = (_on(each, both) for each in (field, reference))
     image = np.zeros(field.space.shape, dtype=np.float32)
     image[both] = _difference(name, mine, theirs).float().numpy()

@@ -27,6 +27,8 @@ class Library:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._fields: OrderedDict[str, Field] = OrderedDict()
+        self._written: dict[str, int] = {}
+        """When each was written: a scan that is reconstructed anew is read anew."""
         self._lock = threading.RLock()
 
     @property
@@ -96,11 +98,12 @@ class Library:
 
     def _field(self, key: str) -> Field | None:
         with self._lock:
-            if key not in self._fields:
-                shown = self._scene.find(key)
-                if shown is None:
-                    return None
-                self._fields[key] = load_field(shown)
+            shown = self._scene.find(key)
+            if shown is None:
+                return None
+            written = shown.tensor.stat().st_mtime_ns if shown.tensor.is_file() else 0
+            if key not in self._fields or self._written.get(key) != written:
+                self._fields[key], self._written[key] = load_field(shown), written
                 while len(self._fields) > KEPT_FIELDS:
                     self._fields.popitem(last=False)
             self._fields.move_to_end(key)

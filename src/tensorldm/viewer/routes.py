@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from importlib.resources import files
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
 from tensorldm import __version__
@@ -44,7 +45,7 @@ class Asked:
     path: str
     """After the token."""
     query: str
-    body: BinaryIO
+    body: BufferedIOBase
     size: int
     name: str
     """What the browser calls an uploaded file, percent-encoded."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, BinaryIO, ClassVar, cast
+from typing import Any, ClassVar, cast
 from urllib.parse import urlsplit
 
 from tensorldm.errors import TensorldmError, ToolError
@@ -71,15 +71,15 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(reply)
 
     def _answer(self, site: Site, *, changes: bool) -> Answer:
-        refusal = site.access.refusal(dict(self.headers.items()), changes=changes)
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        refusal = site.access.refusal(headers, changes=changes)
         if refusal is not None:
             raise Refused(HTTPStatus.FORBIDDEN, refusal)
         url = urlsplit(self.path)
         path = site.access.path_within(url.path)
         if path is None:
             raise Refused(HTTPStatus.FORBIDDEN, "Open the address that the program printed, with its token.")
-        body = cast(BinaryIO, self.rfile)
-        asked = Asked(self.command, path, url.query, body, self._size(), self.headers.get("X-File-Name", ""))
+        asked = Asked(self.command, path, url.query, self.rfile, self._size(), self.headers.get("X-File-Name", ""))
         return answer(asked, library=site.library, bench=site.bench)
 
     def _size(self) -> int:

@@ -10,8 +10,9 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 from tensorldm.errors import DataError, TensorldmError
 from tensorldm.imaging.nifti import read_header
@@ -27,7 +28,8 @@ KEY: Final = "job"
 """Of the reconstruction that was made in the page."""
 LARGEST_SERIES_BYTES: Final = 8 * 2**30
 """Unpacked, as float32."""
-NUM_PARTS: Final = 8
+SECONDS_TO_WAIT: Final = 1.0
+NUM_PARTS: Final = 9
 """Parts of a reconstruction, for the length of the progress bar."""
 
 
@@ -59,7 +61,7 @@ class Workbench:
         self._shown = False
         self._lock = threading.Lock()
 
-    def receive(self, kind: str, stream: BinaryIO, *, size: int, name: str) -> None:
+    def receive(self, kind: str, stream: BufferedIOBase, *, size: int, name: str) -> None:
         """Take in one file of the next scan; an earlier result goes."""
         with self._lock:
             self._refuse_if_running()
@@ -120,6 +122,16 @@ class Workbench:
             self._inbox.clear()
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder.mkdir(exist_ok=True)
+
+    def end(self) -> None:
+        """Stop the job, even while an upload that nobody finishes holds the lock; the folder goes with its owner."""
+        held = self._lock.acquire(timeout=SECONDS_TO_WAIT)
+        try:
+            if self._job is not None:
+                self._job.cancel()
+        finally:
+            if held:
+                self._lock.release()
 
     def archive(self) -> Path | None:
         """The result as a zip file; None where there is none."""
@@ -185,7 +197,7 @@ def opened(means: Means, *, finished: Callable[[Shown], None]) -> Iterator[Workb
         try:
             yield bench
         finally:
-            bench.discard()
+            bench.end()
 
 
 def _zip(folder: Path, path: Path) -> None:

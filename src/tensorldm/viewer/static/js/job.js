@@ -150,6 +150,19 @@ async function discard() {
   }
 }
 
+// After a reload of the page: the job went on without it.
+export async function resumeJob() {
+  const status = await getJson('api/job');
+  listFiles(status.files);
+  if (status.state === 'running') {
+    openJob();
+    await watch();
+  } else if (status.state === 'done') {
+    await finish(status);
+    by('start').hidden = true;
+  } else if (Object.keys(status.files).length > 0) await check();
+}
+
 export function connectJob(refresh) {
   done = refresh;
   by('open-job').addEventListener('click', openJob);

@@ -2,7 +2,7 @@
 
 import { getJson } from './api.js';
 import { connectControls, name, referenceOf } from './controls.js';
-import { connectJob, openJob } from './job.js';
+import { connectJob, openJob, resumeJob } from './job.js';
 import { connectKeys } from './keys.js';
 import { attempt, say } from './message.js';
 import { clearReadout, readAt } from './readout.js';
@@ -77,6 +77,7 @@ async function start() {
   await attempt(async () => {
     await refresh();
     document.getElementById('version').textContent = `tensorldm ${world.scene.version}`;
+    await resumeJob();
   });
 }
 

@@ -49,6 +49,7 @@ export function clearReadout() {
 function display(columns, numbers, world) {
   where.textContent = world ? `${world.map((x) => x.toFixed(0)).join(', ')} mm` : '';
   last = columns.map((column) => ({ ...column, numbers: numbers.find((each) => each.key === column.key && each.inside) }));
+  document.getElementById('crosshair').hidden = last.length === 0;
   fillTable();
   fillEllipsoids();
 }
