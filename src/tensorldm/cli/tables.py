@@ -107,7 +107,7 @@ def make(
     if results is not None:
         replace_section(results, "tables", text=to_document(stored, built))
     for table in built:
-        console.print(f"Table {table.number}: {table.title}", markup=False, highlight=False)
+        console.print(f"Table {table.number}: {table.title}", markup=False, highlight=False, soft_wrap=True)
     console.print(f"Markdown, CSV and LaTeX are in {folder}", markup=False, soft_wrap=True)
     if figures:
         from tensorldm.cli.table_figures import draw_figures

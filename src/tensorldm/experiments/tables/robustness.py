@@ -18,6 +18,7 @@ MAIN: Final = (
     (TENSOR, LEM), (TENSOR, OFF_DIAGONAL_LEM), (TENSOR, V1_MEDIAN), ("Dxy", PSNR), ("Dxz", PSNR), ("Dyz", PSNR),
     ("MD", PSNR), ("FA", PSNR), ("FA", SSIM), ("colour FA", PSNR), (TENSOR, SPD_VIOLATIONS),
 )  # fmt: skip
+EVERY: Final = (*MEASURES, (TENSOR, SPD_VIOLATIONS))
 Figure = tuple[str, str]
 
 
@@ -38,10 +39,9 @@ def heading(figure: Figure) -> str:
 
 def _seeds(stored: StoredStudy, table: IndexedTable, group: str) -> PublishedTable:
     """Two spreads: of what a study would report, and of what one patient would be told."""
-    figures = [*MEASURES, (TENSOR, SPD_VIOLATIONS)]
     blocks = []
     for method, labels in _by_method(table).items():
-        lines = [Line(heading(figure), _seed_cells(table, labels, figure), ranked=False) for figure in figures]
+        lines = [Line(heading(figure), _seed_cells(table, labels, figure), ranked=False) for figure in EVERY]
         columns = tuple(
             Column(name, ".4f")
             for name in ("mean", "SD of the study's mean", "SD within a subject", "lowest mean", "highest mean")
@@ -98,7 +98,8 @@ def _fits(stored: StoredStudy, table: IndexedTable, group: str) -> PublishedTabl
         if (block := _fit_block(table, [fit for fit in fits if fit != reference], reference)) is not None
     ]
     methods = [name for name in dict.fromkeys(untagged(label)[0] for label in _labels(table)) if name not in fits]
-    blocks += [_moved_block(table, method, references) for method in methods]
+    blocks += [_moved_block(table, method, references, figures=MAIN, brief=False) for method in methods]
+    blocks += [_moved_block(table, method, references, figures=EVERY, brief=True) for method in methods]
     more = (
         "All fits use every b=0 and every direction of the shell; NLLS and RESTORE are DIPY's, which clips negative "
         "eigenvalues; the truth is the noise-free tensor of virtual subjects",
@@ -123,10 +124,12 @@ def _fit_block(table: IndexedTable, fits: Sequence[str], reference: str) -> Bloc
     return Block(title, columns, tuple(lines), first="fit")
 
 
-def _moved_block(table: IndexedTable, method: str, references: Sequence[str]) -> Block:
+def _moved_block(
+    table: IndexedTable, method: str, references: Sequence[str], *, figures: Sequence[Figure], brief: bool
+) -> Block:
     """Lines are measures, so that one sees along a line how far the reference moves it."""
     lines = []
-    for figure in [*MEASURES, (TENSOR, SPD_VIOLATIONS)]:
+    for figure in figures:
         quantity, metric = figure
         cells = [own_cell(table, f"{method}@reference={each}", quantity, metric=metric) for each in references]
         known = [
@@ -137,7 +140,8 @@ def _moved_block(table: IndexedTable, method: str, references: Sequence[str]) ->
         moved = Cell(max(known) - min(known)) if len(known) > 1 else Cell()
         lines.append(Line(heading(figure), (*cells, moved), ranked=False))
     columns = tuple(Column(f"against {each if each == TRUTH else each.upper()}", ".3f") for each in references)
-    return Block(method, (*columns, Column("largest move", ".3f")), tuple(lines), first="measure")
+    title = f"{method}, every measure" if brief else method
+    return Block(title, (*columns, Column("largest move", ".3f")), tuple(lines), first="measure", brief=brief)
 
 
 def _labels(table: IndexedTable) -> list[str]:
