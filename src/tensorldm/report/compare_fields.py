@@ -28,7 +28,9 @@ from tensorldm.metrics.ranges import LEM_FLOOR_MM2_PER_S, V1_MIN_FA
 from tensorldm.report.colours import ANISOTROPY, DIFFUSIVITY, OFF_DIAGONAL, SIGNED, Scale
 from tensorldm.shapes import MaskImage
 
-Inside = Float[Tensor, "v *n"]
+Inside = Float[Tensor, "v 6"]
+"""Tensors of the mask's voxels."""
+Values = Float[Tensor, "v *n"]
 FA_ERROR: Final = Scale(-0.4, 0.4, SIGNED)
 DIFFUSIVITY_ERROR: Final = Scale(-0.5e-3, 0.5e-3, SIGNED, "10⁻³ mm²/s", one=1e-3)
 ANGLE: Final = Scale(0.0, 90.0, "magma", "°")
@@ -42,7 +44,7 @@ class Comparison:
     subject: str
     space: Space
     mask: MaskImage
-    fields: Mapping[str, Float[Tensor, "v 6"]]
+    fields: Mapping[str, Inside]
     """Inside the mask, scanner axes, mm²/s, by name; the reference first."""
     rows: Sequence[Row]
     reference_method: str = ""
@@ -53,7 +55,7 @@ class Comparison:
         """All but the reference."""
         return [name for name in self.fields if name != REFERENCE]
 
-    def scatter(self, values: Inside) -> Float[ndarray, "x y z *n"]:
+    def scatter(self, values: Values) -> Float[ndarray, "x y z *n"]:
         """On the grid, not a number outside the mask."""
         image = np.full((*self.mask.shape, *values.shape[1:]), np.nan, dtype=np.float32)
         image[self.mask] = values.numpy()
@@ -66,11 +68,11 @@ class Quantity:
 
     key: str
     title: str
-    value: Callable[[Inside], Inside] | None
+    value: Callable[[Inside], Values] | None
     """None where only the error can be drawn."""
     scale: Scale | None
     """None: colours."""
-    error: Callable[[Inside, Inside], Inside]
+    error: Callable[[Inside, Inside], Values]
     """Of reference and prediction."""
     error_title: str
     error_scale: Scale
@@ -96,26 +98,26 @@ def read_comparison(
     return Comparison(rows[0].subject, space, inside, fields, rows, read_provenance(reference).method or "")
 
 
-def _inside(path: Path, mask: MaskImage, convention: str | None) -> Float[Tensor, "v 6"]:
+def _inside(path: Path, mask: MaskImage, convention: str | None) -> Inside:
     image = read_tensor(path, convention=read_convention(path, default=convention))
     return torch.from_numpy(tensor_to_frame(image.data[mask].astype(np.float64), image.space, target="scanner"))
 
 
-def _difference(formula: Callable[[Inside], Inside]) -> Callable[[Inside, Inside], Inside]:
+def _difference(formula: Callable[[Inside], Values]) -> Callable[[Inside, Inside], Values]:
     return lambda reference, prediction: formula(prediction) - formula(reference)
 
 
-def _component(index: int) -> Callable[[Inside], Inside]:
+def _component(index: int) -> Callable[[Inside], Values]:
     return lambda packed: packed[..., index]
 
 
-def _direction_error(reference: Inside, prediction: Inside) -> Inside:
+def _direction_error(reference: Inside, prediction: Inside) -> Values:
     """Degrees between the principal directions, where the reference has one."""
     angles = angle_degrees(principal_direction(reference), principal_direction(prediction))
     return torch.where(fractional_anisotropy(reference) > V1_MIN_FA, angles, torch.nan)
 
 
-def _log_distance(reference: Inside, prediction: Inside) -> Inside:
+def _log_distance(reference: Inside, prediction: Inside) -> Values:
     return log_euclidean_distance(reference, prediction, floor=LEM_FLOOR_MM2_PER_S)
 
 

@@ -105,7 +105,7 @@ def _row(shown: Map, cuts: Cuts, plane: str) -> Markup:
     left, right = SIDES[plane]
     places = [tag("span", f"{place:.0f}".replace("-", "−")) for place in cuts.millimetres(plane)]
     percent = 100 * size[0] / widest
-    alt = f"{plane} slices. {shown.alt}" if plane == PLANES[0] else f"{plane} slices of the same map"
+    alt = f"{shown.title}, {plane} slices." + (f" {shown.alt}" if plane == PLANES[0] else "")
     return tag(
         "span",
         tag("span", f"{plane}, {left} to {right}", class_="plane"),

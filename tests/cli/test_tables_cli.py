@@ -1,0 +1,82 @@
+"""``tensorldm tables run`` and ``make`` as a newcomer types them."""
+
+import pytest
+from typer.testing import CliRunner
+
+from tensorldm.cli import verbs  # noqa: F401  registers the verbs
+from tensorldm.cli.main import app
+from tensorldm.errors import ConfigError, DataError
+
+STUDY = """
+groups:
+  virtual:
+    grid: native
+    virtual:
+      subjects: 3
+      changes: ["shape=[16, 16, 16]", "voxel_mm=[11, 11, 11]", "protocol.b0s=[1, 1]", "protocol.directions=[14, 14]"]
+methods:
+  ade: {analytic: ade}
+  minimum-norm: {analytic: minimum-norm}
+  ols-6: {analytic: ols-6, ranked: false}
+comparisons:
+  closed: {title: closed forms, ours: minimum-norm, methods: [ade, ols-6]}
+keep_tensors: 1
+"""
+
+
+def invoke(*arguments: object) -> str:
+    answer = CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    return answer.output
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    (folder / "study.yaml").write_text(STUDY)
+    (folder / "results.md").write_text("# Results\n\nBefore.\n")
+    said = invoke(
+        "tables", "run", "--config", folder / "study.yaml", "--out", folder / "out", "--results", folder / "results.md"
+    )
+    return folder, said
+
+
+def test_one_command_goes_from_settings_to_tables_figures_and_a_section_of_the_document(ran):
+    folder, said = ran
+    tables = folder / "out" / "tables"
+    for number in (1, 2, 3, 5, 7):
+        assert f"Table {number}:" in said
+        assert {path.suffix for path in tables.glob(f"table{number:02d}-*")} == {".md", ".csv", ".tex"}
+    names = {path.name for path in (tables / "figures").iterdir()}
+    assert {"lem-closed-virtual.svg", "maps-closed-virtual-900001-axial.png",
+            "components-closed-virtual-900001-coronal.png", "v1-closed-virtual-900001-axial.png"} <= names  # fmt: skip
+    document = (folder / "results.md").read_text()
+    assert document.startswith("# Results\n\nBefore.\n\n<!-- begin tables -->\n## Tables")
+    assert "3 subjects of 3 independent anatomies" in document
+
+
+def test_tables_can_be_made_again_from_what_is_stored_alone(ran, tmp_path):
+    folder, _ = ran
+    first = {path.name: path.read_bytes() for path in (folder / "out" / "tables").glob("table*")}
+    for kind in ("work", "parts", "cohorts"):
+        (folder / "out" / kind).rename(tmp_path / kind)
+    try:
+        invoke("tables", "make", folder / "out", "--out", tmp_path / "again", "--no-figures")
+    finally:
+        for kind in ("work", "parts", "cohorts"):
+            (tmp_path / kind).rename(folder / "out" / kind)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "again").glob("table*")} == first
+
+
+def test_a_study_is_checked_without_running_it(ran, tmp_path):
+    folder, _ = ran
+    said = invoke("tables", "run", "--config", folder / "study.yaml", "--out", tmp_path / "none", "--check")
+    assert "Subjects: virtual (3 virtual subjects)" in said
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_folder_without_a_study_and_a_study_with_a_wrong_word_are_refused(ran, tmp_path):
+    with pytest.raises(DataError, match="there is no study"):
+        invoke("tables", "make", tmp_path)
+    with pytest.raises(ConfigError, match="Did you mean"):
+        invoke("tables", "run", "--config", ran[0] / "study.yaml", "--out", tmp_path, "--set", "keep_tensor=1")
