@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test check lint types contracts spelling install tools clean
+.PHONY: demo test check lint types contracts spelling install tools sbom audit fuzz clean
 
 install: $(STAMP)
 
@@ -42,6 +42,24 @@ contracts: $(STAMP)
 
 spelling: $(STAMP)
 	$(BIN)/codespell
+
+# What stands behind this package, as CycloneDX: build/sbom.json
+sbom: $(STAMP)
+	$(BIN)/python tools/sbom.py --out build/sbom.json
+
+# Known weaknesses of the pinned versions. Needs the internet: --strict fails where a package could not be looked up.
+audit: $(STAMP)
+	$(BIN)/pip check
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/pip install --quiet --disable-pip-version-check pip-audit
+	build/audit/bin/pip-audit --strict --no-deps --disable-pip --requirement constraints.txt
+
+# Look for new ways to break the readers: FUZZ_EXAMPLES each, and FUZZ_SECONDS of guided search
+FUZZ_EXAMPLES ?= 1000
+FUZZ_SECONDS ?= 60
+fuzz: $(STAMP)
+	-$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt 'atheris>=3'
+	TENSORLDM_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) TENSORLDM_FUZZ_SECONDS=$(FUZZ_SECONDS) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/fuzz
 
 clean:
 	rm -rf $(VENV) demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -32,6 +32,7 @@ TABLES = st.lists(st.lists(WORDS, min_size=1, max_size=6), max_size=6).map(
 TEXTS = st.one_of(TABLES.map(lambda text: text.encode("utf-8", "surrogatepass")), st.binary(max_size=200))
 SMOKE = (PRESETS / "smoke.yaml").read_text(encoding="utf-8")
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8))
+SIDECAR_KEYS = ("TensorConvention", "ComponentOrder", "TensorFrame", "Units", "Mask", "Volumes", "Method")
 JSON = st.recursive(
     SCALARS,
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=8), inner)),
@@ -117,10 +118,7 @@ def test_sidecars_may_hold_anything(content, place, survives):
 @given(
     values=st.fixed_dictionaries(
         {},
-        optional={
-            name: JSON
-            for name in ("TensorConvention", "ComponentOrder", "TensorFrame", "Units", "Mask", "Volumes", "Method")
-        },
+        optional=dict.fromkeys(SIDECAR_KEYS, JSON),
     )
 )
 def test_what_a_sidecar_says_may_be_of_any_kind(values, place, survives):

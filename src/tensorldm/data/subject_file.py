@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from tensorldm import bounded
+from tensorldm.components import NUM_COMPONENTS
 from tensorldm.data.subject import Record, Subject
 from tensorldm.errors import DataError
 from tensorldm.imaging.atomic import write_bytes
@@ -107,6 +108,23 @@ def _about(file: Any) -> dict[str, Any]:
     return about if isinstance(about, dict) else {}
 
 
+def _check_arrays(path: Path, file: Any) -> None:
+    """Every array, of its kind and of shapes that belong together, before any is read: stores travel."""
+    found = {name: (lazy.get_dtype(), *lazy.get_shape()) for name in file.keys() if (lazy := file.get_slice(name))}  # noqa: SIM118  not a dict
+    _, *space = found.get("mask", ("",))
+    volumes = found.get("bvals", ("", 0))[-1]
+    expected = {
+        "dwi": ("F32", volumes, *space),
+        "components": ("F32", NUM_COMPONENTS, *space),
+        "mask": ("BOOL", *space),
+        "bvals": ("F64", volumes),
+        "directions": ("F64", volumes, 3),
+        "affine": ("F64", 4, 4),
+    }
+    if found != expected or len(space) != 3 or 0 in space:
+        raise DataError(f"{path}: its arrays are not those of a prepared subject. Delete it and run prepare.")
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     try:
@@ -117,6 +135,7 @@ def _opened(path: Path) -> Iterator[Any]:
                     f"{path}: a prepared subject of format {found}, this version reads {FORMAT_VERSION}. "
                     "Prepare the scan again."
                 )
+            _check_arrays(path, file)
             yield file
     except (OSError, SafetensorError) as error:
         raise DataError(f"{path}: the prepared subject cannot be read ({error}). Run prepare again.") from error

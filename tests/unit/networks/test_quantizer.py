@@ -149,6 +149,6 @@ def test_two_ranks_keep_the_codebook_of_one_process_with_both_batches(tmp_path, 
     for _ in range(3):
         alone(latents)
     for rank in (0, 1):
-        found = torch.load(tmp_path / f"{rank}.pt")
+        found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
         for name, value in alone.named_buffers():
             torch.testing.assert_close(found[name], value, msg=lambda text, name=name: f"{name}: {text}")

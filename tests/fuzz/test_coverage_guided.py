@@ -1,0 +1,35 @@
+"""The coverage-guided fuzzer at work for a moment, where Atheris is installed; ``make fuzz`` gives it longer."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).parent / "coverage_guided.py"
+SECONDS = int(os.environ.get("TENSORLDM_FUZZ_SECONDS", "1"))
+
+
+@pytest.mark.skipif(find_spec("atheris") is None, reason="Atheris is not installed: pip install 'tensorldm[fuzz]'")
+@pytest.mark.parametrize("reader", ["gradients", "header", "config"])
+def test_a_guided_search_finds_no_crash(reader, tmp_path):
+    ended = subprocess.run(
+        [
+            sys.executable,
+            str(PROGRAM),
+            reader,
+            f"-max_total_time={SECONDS}",
+            f"-artifact_prefix={tmp_path}/",
+            "-seed=1",
+        ],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS + 240,
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert "Done" in ended.stderr
+    assert not list(tmp_path.glob("crash-*"))
