@@ -7,11 +7,14 @@ from dataclasses import replace
 import pytest
 import torch
 
+from tensorldm.cohort.scheme import draw_count
 from tensorldm.cohort.settings import CohortSettings, ProtocolSettings, VariationSettings
 from tensorldm.cohort.stream import VirtualStream
 from tensorldm.dti.intensity import robust_b0_scale
 from tensorldm.dti.maps import angle_degrees, fractional_anisotropy, principal_direction
+from tensorldm.errors import ConfigError
 from tensorldm.metrics.tensors import spd_violation_rate
+from tensorldm.rng import generator
 
 SMALL = CohortSettings(protocol=ProtocolSettings(b0s=(3, 3), directions=(20, 20)))
 
@@ -134,3 +137,70 @@ def test_lesions_can_be_asked_for_in_every_subject(helical_anatomy):
     ours, theirs = (each.batch(seed=0, position=0, size=1) for each in (lesioned, plain))
     assert torch.equal(ours.mask, theirs.mask), "the other random parts stay as they were"
     assert not torch.equal(ours.clean, theirs.clean)
+
+
+TINY_CLINICAL = (
+    "shape=[20, 22, 20]",
+    "voxel_mm=[8, 8, 8]",
+    "artefacts.in_plane_mm=[8, 10]",
+    "artefacts.slice_mm=[8, 12]",
+)
+
+
+@pytest.fixture(scope="module")
+def clinical():
+    from tensorldm.cohort.config import read_cohort
+    from tensorldm.cohort.sources import open_source
+
+    config = read_cohort("clinical", TINY_CLINICAL)
+    source = open_source("procedural", "train", settings=config, subjects=1, bundles=())
+    return VirtualStream.from_source(source, source.names, settings=config.settings)
+
+
+def test_clinical_subjects_are_finite_whole_and_told_by_their_gradients(clinical):
+    volumes = set()
+    for position in range(0, 48 * 9, 48):
+        batch = clinical.batch(seed=0, position=position, size=1)
+        volumes.add(batch.dwi.shape[1])
+        assert batch.bvals.shape == batch.dwi.shape[:2]
+        for values in (batch.dwi, batch.components, batch.clean):
+            assert torch.isfinite(values).all()
+        assert (batch.bvals[:, 0] == 0).all()
+        assert torch.allclose(batch.directions[:, 1:].norm(dim=-1), torch.ones(()), atol=1e-5)
+        inside = batch.clean[0][:, batch.mask[0]].T
+        assert 0.6e-3 < inside[:, :3].mean(dim=1).median() < 1.4e-3
+    assert len(volumes) > 2, "some groups have more directions than three"
+
+
+def test_scans_of_one_head_differ_in_protocol_and_noise_and_a_resumed_stream_gives_the_same(clinical):
+    first, second, third = (clinical.subject(seed=1, position=position) for position in (10, 11, 12))
+    assert torch.equal(first.anatomy.tensors, second.anatomy.tensors)
+    assert not torch.equal(second.anatomy.mask, third.anatomy.mask)
+    assert first.scan.protocol.snr != second.scan.protocol.snr
+    fresh = VirtualStream(
+        clinical.anatomies,
+        replace(clinical.settings, detail=replace(clinical.settings.detail, sharpen=0.0, white_mm2_per_s=0.0)),
+    )
+    assert same(fresh.batch(seed=1, position=11, size=1), clinical.batch(seed=1, position=11, size=1))
+
+
+def test_a_batch_over_two_groups_of_unequal_inputs_is_refused_with_the_mend(clinical):
+    counts = [draw_count(clinical.settings.protocol.scheme, generator(0, "input", group)) for group in range(12)]
+    border = next(group for group in range(1, 12) if counts[group] != counts[group - 1])
+    with pytest.raises(ConfigError, match=r"protocol\.scheme\.group"):
+        clinical.batch(seed=0, position=48 * border - 1, size=2)
+
+
+def test_the_mean_of_the_b0s_is_quieter_than_the_first(helical_anatomy):
+    from tensorldm.cohort.clinical import SchemeSettings
+
+    noise = []
+    for share in (0.0, 1.0):
+        scheme = SchemeSettings(near_axes=1.0, any_triad=0.0, mean_b0=share, several=0.0)
+        protocol = ProtocolSettings(b0s=(8, 8), directions=(12, 12), snr=(15.0, 15.0), scheme=scheme)
+        stream = VirtualStream([helical_anatomy], CohortSettings(protocol=protocol))
+        scan = stream.subject(seed=0, position=0).scan
+        b0 = stream.batch(seed=0, position=0, size=1).dwi[0, 0][scan.mask]
+        clean = scan.noiseless[:, 0]
+        noise.append(float((b0 / b0.median() - clean / clean.median()).std()))
+    assert noise[1] == pytest.approx(noise[0] / 8**0.5, rel=0.15)
