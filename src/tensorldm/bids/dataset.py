@@ -8,7 +8,7 @@ from typing import Any
 from tensorldm.errors import ConfigError, DataError, ToolError
 from tensorldm.imaging.header import stem
 from tensorldm.imaging.layouts import ScanFiles, find_way_out
-from tensorldm.imaging.mask_files import find_mask
+from tensorldm.imaging.mask_files import entities, find_mask
 from tensorldm.reconstruct.inputs import InputFiles
 
 DESCRIPTION = "dataset_description.json"
@@ -64,9 +64,7 @@ def _chosen(option: str, labels: Sequence[str], known: Sequence[str], *, prefix:
 
 def _files(layout: Any, image: Path, root: Path) -> InputFiles:
     name = stem(image)
-    bval, bvec = (
-        _inherited(find, image, ending) for find, ending in ((layout.get_bval, "bval"), (layout.get_bvec, "bvec"))
-    )
+    bval, bvec = (_inherited(layout, image, ending) for ending in ("bval", "bvec"))
     scan = ScanFiles(name.removesuffix("_dwi"), name, image, bval, bvec, mask=find_mask(image))
     return InputFiles(
         name=scan.name,
@@ -79,7 +77,10 @@ def _files(layout: Any, image: Path, root: Path) -> InputFiles:
     )
 
 
-def _inherited(find: Any, image: Path, ending: str) -> Path:
-    """The file that applies to the image; where there is none, the one that is missing beside it, to be told."""
-    found = find(str(image))
-    return Path(found) if found else image.with_name(f"{stem(image)}.{ending}")
+def _inherited(layout: Any, image: Path, ending: str) -> Path:
+    """The nearest file that applies to the image; where there is none, the one that is missing beside it."""
+    own = entities(stem(image)).items()
+    for found in layout.get_nearest(str(image), suffix="dwi", extension=f".{ending}", all_=True) or []:
+        if entities(Path(found).stem).items() <= own:  # pybids also offers those of other runs
+            return Path(found)
+    return image.with_name(f"{stem(image)}.{ending}")

@@ -49,7 +49,7 @@ class Group:
 
 def write_group(out: Path, *, crew: Crew, tell: Tell, say: Tell) -> Group:
     """Read every result of the derivative, write the tables and the page."""
-    tensors = find_tensors(out)
+    tensors = find_tensors(out) if out.is_dir() else []
     failed = {failure.name: failure.reason for failure in failures_of(out).entries()}
     if not tensors:
         first = next(iter(failed.values()), "Run the participant level first.")

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 LEVELS = ("participant", "group")
 
 
-@app.command(context_settings={"allow_extra_args": True})
+@app.command()
 def bids(
-    context: typer.Context,
     bids_dir: Annotated[Path, typer.Argument(metavar="BIDS_DIR", help="A BIDS dataset with diffusion series.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of the derivative dataset.")],
     level: Annotated[str, typer.Argument(metavar="LEVEL", help="participant: every scan; group: tables and report.")],
+    more_labels: Annotated[list[str] | None, typer.Argument(metavar="", hidden=True)] = None,
     participants: Annotated[
         list[str] | None,
         typer.Option("--participant-label", "--participant_label", help="Only these, with or without sub-."),
@@ -64,7 +64,7 @@ def bids(
 
     if level not in LEVELS:
         raise ConfigError(f"LEVEL is '{level}'; give one of {', '.join(LEVELS)}.")
-    labels = _labels(context, participants)
+    labels = _labels(participants or [], more_labels or [])
     crew = Crew(workers, scheduler)
     check_place(out)
     if level == "group":
@@ -78,13 +78,13 @@ def bids(
         _participant(find_series(bids_dir, participants=labels, sessions=sessions or []), request, crew)
 
 
-def _labels(context: typer.Context, participants: list[str] | None) -> list[str]:
+def _labels(participants: list[str], more: list[str]) -> list[str]:
     """BIDS Apps write ``--participant-label 01 02 03``: the words that follow belong to it."""
     from tensorldm.errors import ConfigError
 
-    if context.args and not participants:
-        raise ConfigError(f"'{context.args[0]}' is one word too many. Give BIDS_DIR OUT LEVEL, then options.")
-    return [*(participants or []), *context.args]
+    if more and not participants:
+        raise ConfigError(f"'{more[0]}' is one word too many. Give BIDS_DIR OUT LEVEL, then options.")
+    return [*participants, *more]
 
 
 def _participant(inputs: list["InputFiles"], request: "Request", crew: "Crew") -> None:
@@ -106,10 +106,9 @@ def _participant(inputs: list["InputFiles"], request: "Request", crew: "Crew") -
 
 def _group(out: Path, crew: "Crew") -> None:
     from tensorldm.bids.group import write_group
-    from tensorldm.report.reading import find_tensors
     from tensorldm.work.folder import writing_to
 
-    with writing_to(out), progress_of("reading", len(find_tensors(out))) as bar:
+    with writing_to(out), progress_of("reading", None) as bar:
         group = write_group(out, crew=crew, tell=bar.advance, say=bar.say)
     for name, reason in group.failures.items():
         typer.echo(f"error: {name}: {reason}", err=True)

@@ -40,8 +40,8 @@ class Bar:
 
 
 @contextmanager
-def progress_of(description: str, total: int) -> Iterator[Bar]:
-    """A bar with a count and the time that is left; it leaves the screen at the end."""
+def progress_of(description: str, total: int | None) -> Iterator[Bar]:
+    """A bar with a count and the time that is left, where the total is known; it leaves the screen at the end."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -1,7 +1,7 @@
 """Workers of a Dask cluster: a local one that lives as long as the call, or one that runs already.
 
 Jobs are handed out a few at a time. A worker that dies is replaced and its subject done again by another; a subject
-that takes several workers with it is given up. Tasks and jobs travel as Dask sends them: a scheduler must be one's own.
+that takes one worker after another is given up. Tasks travel as Dask sends them: a scheduler must be one's own.
 """
 
 import logging
@@ -29,6 +29,8 @@ R = TypeVar("R")
 CONNECT_SECONDS = 20
 WAIT_FOR_WORKERS_SECONDS = 120
 """A cluster's queue may take long to start its first worker; after this the user is told that there is none."""
+ALLOWED_FAILURES = 1
+"""Workers that a job may lose before it is suspected; a second one is no accident."""
 KILLED = (
     "its worker was ended from outside, several times, most often for lack of memory. "
     "Run again with fewer --workers, or with more memory for each."
@@ -70,7 +72,7 @@ def perform_on_cluster(
 def _handed_out(
     client: Client, task: Callable[[J], R], jobs: Sequence[J], *, ahead: int
 ) -> Generator[Done[J, R] | Lost[J], None, None]:
-    run, waiting, under_way = secrets.token_hex(4), iter(enumerate(jobs)), dict[Any, J]()
+    run, waiting, under_way, suspects = secrets.token_hex(4), iter(enumerate(jobs)), dict[Any, J](), list[J]()
 
     def submit() -> Iterator[Any]:
         for index, job in waiting:
@@ -85,9 +87,19 @@ def _handed_out(
         try:
             yield Done(job, future.result())
         except KilledWorker:
-            yield Lost(job, KILLED)
+            suspects.append(job)
         future.release()
         ended.update(submit())
+    for job in suspects:
+        yield _alone(client, task, job)
+
+
+def _alone(client: Client, task: Callable[[J], R], job: J) -> Done[J, R] | Lost[J]:
+    """A worker takes with it the jobs that wait for it; one by one, they show which of them it is."""
+    try:
+        return Done(job, client.submit(do_alone, task, job, pure=False).result())
+    except KilledWorker:
+        return Lost(job, KILLED)
 
 
 @contextmanager
@@ -118,6 +130,7 @@ def _local(crew: Crew, jobs: int) -> Iterator[Client]:
                     dashboard_address="127.0.0.1:0",
                     security=_security(),
                     silence_logs=logging.CRITICAL,
+                    scheduler_kwargs={"allowed_failures": ALLOWED_FAILURES},
                 )
             )
         client = stack.enter_context(Client(cluster))
