@@ -55,12 +55,12 @@ def _method_sentence(notes: Mapping[str, Any]) -> str:
         words = CLOSED_FORMS.get(method, f"the closed form '{method}'")
         return f"The tensor is {words}; no learned model was used."
     model = notes["Model"]
+    used = f"The trained model '{model['Title']}' (weights SHA-256 {str(model['WeightsSHA256'])[:12]}…) was used."
+    if "Sampler" not in notes:
+        return f"{used} It gives one tensor and draws nothing."
     samples = int(notes["Samples"])
     drawn = "A single sample was drawn" if samples == 1 else f"{samples} samples were drawn and averaged"
-    return (
-        f"The trained model '{model['Title']}' (weights SHA-256 {str(model['WeightsSHA256'])[:12]}…) was used. "
-        f"{drawn}, with the {notes['Sampler']} sampler in {notes['Steps']} steps (seed {notes['Seed']})."
-    )
+    return f"{used} {drawn}, with the {notes['Sampler']} sampler in {notes['Steps']} steps (seed {notes['Seed']})."
 
 
 def _grid_sentence(result: Reconstruction, notes: Mapping[str, Any]) -> str:
