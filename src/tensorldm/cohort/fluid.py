@@ -25,10 +25,15 @@ MOSTLY = 0.7
 """Signal fraction at which a fit at b=1000 finds more fluid than tissue (a mean diffusivity of 1.8e-3 mm²/s)."""
 CENTRE = (0.1, 0.9)
 """Of what is less wet than the lower bound nothing becomes mostly fluid: it is noise."""
-SHEETS_MM = 14.0
-"""Distance between the folds that sulci follow."""
-NEAR_FWHM_MM, NEAR_COVER, DEEP_COVER = 24.0, 0.7, 0.95
-"""A Gaussian this wide, around a place at the surface, finds half of it filled with brain; sulci end between."""
+SHEETS_MM = 10.0
+"""Distance between the folds that sulci follow, and between wet and dry patches."""
+PATCHY = 0.4
+"""Standard deviation of the logarithm of how wet a patch is: a rim of fluid is wide here and narrow there."""
+FULL = 1.6
+"""The middle third of a sulcus is nothing but fluid."""
+NEAR_FWHM_MM, NEAR_COVER, DEEP_COVER = 30.0, 0.7, 0.95
+"""Of a Gaussian this wide around a place at the surface half lies in the brain; sulci thin out between these shares,
+from 7 to 21 mm below."""
 SMALLEST = 1e-4
 
 
@@ -42,9 +47,10 @@ def vary_fluid(anatomy: Anatomy, settings: DetailSettings, *, generator: Generat
     mask = anatomy.mask
     water = water_share(anatomy.tensors[..., mask])
     wet = (water * anatomy.fractions[:, mask]).sum(dim=0)
-    fluid = steepened(wet, share, steepness) if share > 0 else wet
+    patches, folds = _fields(anatomy, generator)
+    fluid = steepened(wet * (PATCHY * patches[mask]).exp(), share, steepness) if share > 0 else wet
     if has_sulci:
-        fluid = torch.maximum(fluid, sulci(anatomy, width, generator=generator)[mask])
+        fluid = torch.maximum(fluid, sulci(anatomy, folds, half_width_mm=width)[mask])
     return with_fluid(anatomy, water, fluid=fluid)
 
 
@@ -56,19 +62,27 @@ def steepened(wet: Float[Tensor, " v"], share: float, steepness: float) -> Float
     return risen / (1 + risen)
 
 
-def sulci(anatomy: Anatomy, half_width_mm: float, *, generator: Generator) -> Float[Tensor, "x y z"]:
+def sulci(anatomy: Anatomy, folds: Float[Tensor, "x y z"], *, half_width_mm: float) -> Float[Tensor, "x y z"]:
     """Fluid fraction of thin sheets in the grey matter near the surface: where a smooth field crosses zero."""
     x, y, z = anatomy.s0.shape
     size, device = anatomy.voxel_size, anatomy.s0.device
-    field = smooth_field((x, y, z), size, spacing_mm=SHEETS_MM, channels=1, generator=generator, device=device)
     # A field of unit variance over this spacing rises by about one in so many mm.
-    distance = field.abs() * SHEETS_MM / 1.5
+    distance = folds.abs() * SHEETS_MM / 1.5
     reach = half_width_mm + sum(size) / 6
-    sheet = (1 - distance / reach).clamp(min=0)
+    sheet = (FULL * (1 - distance / reach)).clamp(0, 1)
     near = gaussian_matrices((x, y, z), size, fwhm=NEAR_FWHM_MM, device=device)
-    cover = along_axes(anatomy.mask.to(field.dtype)[None], near)
+    cover = along_axes(anatomy.mask.to(folds.dtype)[None], near)[0]
     shallow = ((DEEP_COVER - cover) / (DEEP_COVER - NEAR_COVER)).clamp(0, 1)
-    return (sheet * shallow)[0] * (1 - anatomy.tissue[WHITE]).square()
+    return sheet * shallow * (1 - anatomy.tissue[WHITE])
+
+
+def _fields(anatomy: Anatomy, generator: Generator) -> tuple[Float[Tensor, "x y z"], Float[Tensor, "x y z"]]:
+    """Where there is more or less fluid, and what the sulci follow."""
+    x, y, z = anatomy.s0.shape
+    patches, folds = smooth_field(
+        (x, y, z), anatomy.voxel_size, spacing_mm=SHEETS_MM, channels=2, generator=generator, device=anatomy.s0.device
+    )
+    return patches, folds
 
 
 def with_fluid(anatomy: Anatomy, water: Float[Tensor, "k v"], *, fluid: Float[Tensor, " v"]) -> Anatomy:
