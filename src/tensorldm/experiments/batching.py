@@ -31,7 +31,7 @@ class Prepared:
     volumes: tuple[int, ...]
     """Indices of the four in the series."""
 
-    def to_native(self, components: Components, loaded: LoadedSubject) -> Field6:
+    def to_native(self, components: Components, loaded: LoadedSubject) -> Float[ndarray, "u v w 6"]:
         """Components of the batch (mm²/s) on the subject's own grid and in its axes."""
         packed = rearrange(components[0], "d x y z -> x y z d").double().cpu().numpy()
         inside = self.batch.mask[0].cpu().numpy()

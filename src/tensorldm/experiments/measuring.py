@@ -38,6 +38,8 @@ class SubjectWork:
     bench: Workbench
     tell: Tell
     remarks: list[str] = field(default_factory=list)
+    failed: bool = False
+    """The scan cannot be used at all; a remark says why."""
 
     @cached_property
     def loaded(self) -> LoadedSubject:
@@ -96,6 +98,8 @@ def measure_subject(work: SubjectWork, planned: Sequence[Planned], *, results: R
     """Measure what is missing; a method that cannot be used on the scan is left out with a remark."""
     absent = {part.place for part in results.missing([each.part for each in planned])}
     missing = [each for each in planned if each.part.place in absent]
+    if missing and not _is_usable(work):
+        return
     for reference in dict.fromkeys(each.reference for each in missing):
         made = [(each, path) for each in missing if each.reference == reference and (path := _try(work, each))]
         if not made:
@@ -105,6 +109,16 @@ def measure_subject(work: SubjectWork, planned: Sequence[Planned], *, results: R
             results.write(each.part, rows)
     if not keep:
         _forget(work, planned)
+
+
+def _is_usable(work: SubjectWork) -> bool:
+    """Read the scan; one that cannot be used is left out of everything, and the others go on."""
+    try:
+        _ = work.loaded
+    except DataError as error:
+        work.remarks.append(f"{work.subject.name} is left out: {error}")
+        work.failed = True
+    return not work.failed
 
 
 def _try(work: SubjectWork, planned: Planned) -> Path | None:

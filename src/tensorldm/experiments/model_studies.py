@@ -34,8 +34,8 @@ def planned_parts(
     ]  # fmt: skip
 
 
-def run_routing(works: Sequence[SubjectWork], parts: Sequence[Part], *, study: StudyConfig, results: Results) -> None:
-    """The shares of the DWI volumes in each component's condition, subject by subject."""
+def run_routing(works: Sequence[SubjectWork], parts: Sequence[Part], *, study: StudyConfig, results: Results) -> str:
+    """The shares of the DWI volumes in each component's condition, subject by subject; no remark."""
     by_name = {work.subject.name: work for work in works}
     for part in results.missing(parts):
         work = by_name[part.subject]
@@ -47,6 +47,7 @@ def run_routing(works: Sequence[SubjectWork], parts: Sequence[Part], *, study: S
             for (component, metric), value in found.items()
         ]
         results.write(part, rows)
+    return ""
 
 
 def run_probe(works: Sequence[SubjectWork], parts: Sequence[Part], *, study: StudyConfig, results: Results) -> str:

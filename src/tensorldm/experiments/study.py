@@ -5,9 +5,10 @@ from functools import partial
 from pathlib import Path
 
 from tensorldm.config.reading import dump_config
+from tensorldm.errors import DataError
 from tensorldm.evaluation.table import Row
 from tensorldm.experiments import model_studies, runtime
-from tensorldm.experiments.config import ModelsConfig, RuntimeConfig, StudyConfig
+from tensorldm.experiments.config import RuntimeConfig, StudyConfig
 from tensorldm.experiments.measuring import SubjectWork, measure_subject
 from tensorldm.experiments.methods import Workbench, identity
 from tensorldm.experiments.parts import Part, Results, key_of
@@ -80,24 +81,26 @@ def _measure_group(study: StudyConfig, works: Sequence[SubjectWork], results: Re
 
 
 def _look_inside(study: StudyConfig, works: Sequence[SubjectWork], results: Results) -> list[str]:
+    """Routing and probe; where a group cannot be looked into, the rest of the study goes on."""
     remarks = []
-    subjects, group = [work.subject for work in works], works[0].subject.group
-    if study.routing is not None:
-        parts = model_studies.planned_parts(model_studies.ROUTING, study, subjects, config=study.routing)
-        model_studies.run_routing(_first(works, study.routing), parts, study=study, results=results)
-        results.join(model_studies.ROUTING, group, parts=parts)
-    if study.probe is not None:
-        parts = model_studies.planned_parts(model_studies.PROBE, study, subjects, config=study.probe)
-        remark = model_studies.run_probe(_first(works, study.probe), parts, study=study, results=results)
-        remarks += [f"{group}: {remark}"] if remark else []
-        results.join(model_studies.PROBE, group, parts=parts)
+    for experiment, config, run in (
+        (model_studies.ROUTING, study.routing, model_studies.run_routing),
+        (model_studies.PROBE, study.probe, model_studies.run_probe),
+    ):
+        chosen = [work for work in works if not work.failed][: config.subjects if config is not None else 0]
+        if config is None or not chosen:
+            continue
+        subjects, group = [work.subject for work in chosen], chosen[0].subject.group
+        parts = model_studies.planned_parts(experiment, study, subjects, config=config)
+        try:
+            remark = run(chosen, parts, study=study, results=results)
+        except DataError as error:
+            remark = str(error)
+        remarks += [f"{group}, {experiment}: {remark}"] if remark else []
+        results.join(experiment, group, parts=parts)
     for work in works:
         _unload(work)
     return remarks
-
-
-def _first(works: Sequence[SubjectWork], config: ModelsConfig) -> Sequence[SubjectWork]:
-    return works[: config.subjects]
 
 
 def _time_methods(

@@ -8,7 +8,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import torch
@@ -30,12 +30,17 @@ from tensorldm.report.insets import Inset, choose_inset
 from tensorldm.report.slices import Cuts, cuts_at
 from tensorldm.shapes import MaskImage
 
-INCHES_WIDE: Final = 1.7
-INCHES_LABEL: Final = 0.3
+TILE: Final = 200
+"""Width of one brain in pixels."""
+GAP: Final = 6
+LABEL: Final = 34
+"""Pixels above and left of the tiles for words."""
 DOTS_PER_INCH: Final = 120
-INSET_SHARE: Final = 0.38
-"""Of a picture's sides that the magnified detail takes, in the corner that is farthest from where it lies."""
+INSET_SHARE: Final = 0.46
+"""Of a tile's width that the magnified detail takes, in the corner that is farthest from where it lies."""
 FORMATS: Final = (".png", ".svg")
+Layout = Literal["constrained", "tight"]
+Picture = UInt8[ndarray, "_ _ 3"]
 _BY_KEY: Final = {quantity.key: quantity for quantity in QUANTITIES}
 _RD = Quantity(
     "rd",
@@ -82,23 +87,19 @@ def read_fields(reference: Path, predictions: Mapping[str, Path], *, mask: Path,
 def draw_methods(path: Path, methods: MethodFields, *, quantities: Sequence[Quantity], plane: str) -> None:
     """Two rows for each quantity: what every method shows, and how far it is from the reference."""
     cuts = middle_cuts(methods)
-    inset = magnified(methods, cuts, plane)
-    names = list(methods.fields)
-    figure = _new_figure(len(names), 2 * len(quantities), shape=cuts.size_mm(plane))
-    grid = figure.subplots(2 * len(quantities), len(names), squeeze=False)
-    for number, quantity in enumerate(quantities):
-        for column, name in enumerate(names):
-            shown, error = grid[2 * number, column], grid[2 * number + 1, column]
-            _draw(shown, _value(quantity, methods, name, cuts, plane), inset, cuts.size_mm(plane))
-            if name == REFERENCE:
-                error.set_axis_off()
-            else:
-                _draw(error, _error(quantity, methods, name, cuts, plane), inset, cuts.size_mm(plane))
-            if number == 0:
-                shown.set_title(name, color="white", fontsize=8)
-        label(grid[2 * number, 0], quantity.title.partition(" and ")[0])
-        label(grid[2 * number + 1, 1], _error_words(quantity)) if len(names) > 1 else None
-    write_figure(path, figure)
+    size, inset = cuts.size_mm(plane), magnified(methods, cuts, plane)
+    rows: list[list[Picture | None]] = []
+    words = []
+    for quantity in quantities:
+        rows.append([_tile(_value(quantity, methods, name, cuts, plane), inset, size) for name in methods.fields])
+        rows.append(
+            [
+                None if name == REFERENCE else _tile(_error(quantity, methods, name, cuts, plane), inset, size)
+                for name in methods.fields
+            ]
+        )
+        words += [quantity.title.partition(" and ")[0], _error_words(quantity)]
+    write_figure(path, _labelled(mosaic(rows), rows=words, columns=list(methods.fields)))
 
 
 def middle_cuts(methods: MethodFields) -> Cuts:
@@ -123,56 +124,98 @@ def write_figure(path: Path, figure: Any) -> None:
     write_bytes(path, stream.getvalue())
 
 
-def new_figure(width: float, height: float, *, colour: str) -> Any:
+def new_figure(width: float, height: float, *, colour: str, layout: Layout | None = "constrained") -> Any:
     """An empty figure; matplotlib is an extra, and whoever lacks it is told."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ToolError(NO_PICTURES) from error
-    return Figure(figsize=(width, height), layout="constrained", facecolor=colour)
+    return Figure(figsize=(width, height), layout=layout, facecolor=colour)
 
 
-def label(axes: Any, words: str) -> None:
-    """Words at the left of a row."""
-    axes.set_ylabel(words, color="white", fontsize=7)
-
-
-def _value(quantity: Quantity, methods: MethodFields, name: str, cuts: Cuts, plane: str) -> UInt8[ndarray, "h w 3"]:
+def _value(quantity: Quantity, methods: MethodFields, name: str, cuts: Cuts, plane: str) -> Picture:
     assert quantity.value is not None, "maps and components can be drawn"
     image = methods.scatter(quantity.value(methods.fields[name]))
     return paint(cuts.row(image, plane), quantity.scale)
 
 
-def _error(quantity: Quantity, methods: MethodFields, name: str, cuts: Cuts, plane: str) -> UInt8[ndarray, "h w 3"]:
+def _error(quantity: Quantity, methods: MethodFields, name: str, cuts: Cuts, plane: str) -> Picture:
     image = methods.scatter(quantity.error(methods.fields[REFERENCE], methods.fields[name]))
     return paint(cuts.row(image, plane), quantity.error_scale)
 
 
 def _error_words(quantity: Quantity) -> str:
     low, _, high = quantity.error_scale.ticks()
-    return f"error, {low} to {high} {quantity.error_scale.unit}".strip()
+    unit = quantity.error_scale.unit
+    return f"error, {low} to {high}{unit}" if len(unit) < 2 else f"error, {low} to {high}\n{unit}"
 
 
-def _draw(axes: Any, picture: UInt8[ndarray, "h w 3"], inset: Inset, size_mm: tuple[float, float]) -> None:
-    from matplotlib.patches import Rectangle
-
-    rows, columns = picture.shape[:2]
-    aspect = (size_mm[1] / rows) / (size_mm[0] / columns)
-    plain(axes).imshow(picture, aspect=aspect, interpolation="nearest")
-    corner = (inset.left - 0.5, inset.top - 0.5)
-    axes.add_patch(Rectangle(corner, inset.width, inset.height, fill=False, edgecolor="white", linewidth=0.6))
-    detail: Float[ndarray, "a b rgb"] = inset.of(picture.astype(np.float32)) / 255
-    corner_axes = plain(axes.inset_axes((*_far_corner(inset, rows, columns), INSET_SHARE, INSET_SHARE)))
-    corner_axes.imshow(detail, aspect="auto", interpolation="nearest")
-    for spine in corner_axes.spines.values():
-        spine.set(visible=True, color="white", linewidth=0.6)
+def mosaic(rows: Sequence[Sequence[Picture | None]]) -> Picture:
+    """Tiles of one size beside and below each other, black between them and where there is none."""
+    height, width = next(tile.shape[:2] for row in rows for tile in row if tile is not None)
+    canvas = np.zeros((len(rows) * (height + GAP) - GAP, len(rows[0]) * (width + GAP) - GAP, 3), dtype=np.uint8)
+    for i, row in enumerate(rows):
+        for j, tile in enumerate(row):
+            if tile is not None:
+                top, left = i * (height + GAP), j * (width + GAP)
+                canvas[top : top + height, left : left + width] = tile
+    return canvas
 
 
-def _far_corner(inset: Inset, rows: int, columns: int) -> tuple[float, float]:
-    """Left and lower edge, as shares of the picture, of the corner that hides least of the detail's surroundings."""
+def _tile(picture: Picture, inset: Inset, size_mm: tuple[float, float]) -> Picture:
+    """A slice in the shape it has in the world, with the detail framed and magnified in a corner."""
+    height = round(TILE * size_mm[1] / size_mm[0])
+    tile = _resized(picture, height, TILE)
+    down, right = height / picture.shape[0], TILE / picture.shape[1]
+    _frame(
+        tile,
+        top=round(inset.top * down),
+        left=round(inset.left * right),
+        height=round(inset.height * down),
+        width=round(inset.width * right),
+    )
+    wide = round(INSET_SHARE * TILE)
+    high = min(height, round(wide * (inset.height * down) / (inset.width * right)))
+    detail = _resized(inset.of(picture.astype(np.float32)).astype(np.uint8), high, wide)
+    _frame(detail, top=0, left=0, height=high, width=wide)
+    left_share, is_low = _far_corner(inset, *picture.shape[:2])
+    top, left = (height - high if is_low else 0), round(left_share * (TILE - wide))
+    tile[top : top + high, left : left + wide] = detail
+    return tile
+
+
+def _resized(picture: Picture, height: int, width: int) -> Picture:
+    """Nearest voxels: what was measured, not smoothed."""
+    rows = np.arange(height) * picture.shape[0] // height
+    columns = np.arange(width) * picture.shape[1] // width
+    return np.array(picture[rows[:, None], columns[None, :]])
+
+
+def _frame(picture: Picture, *, top: int, left: int, height: int, width: int) -> None:
+    bottom, right = min(top + height, picture.shape[0]) - 1, min(left + width, picture.shape[1]) - 1
+    picture[[top, bottom], left : right + 1] = 255
+    picture[top : bottom + 1, [left, right]] = 255
+
+
+def _far_corner(inset: Inset, rows: int, columns: int) -> tuple[float, bool]:
+    """Whether a corner at the left (0) or right (1), and whether one below, hides least around the detail."""
     is_left = inset.left + inset.width / 2 < columns / 2
     is_upper = inset.top + inset.height / 2 < rows / 2
-    return (1 - INSET_SHARE if is_left else 0.0, 0.0 if is_upper else 1 - INSET_SHARE)
+    return (1.0 if is_left else 0.0), is_upper
+
+
+def _labelled(picture: Picture, *, rows: Sequence[str], columns: Sequence[str]) -> Any:
+    height, width = picture.shape[0] + LABEL, picture.shape[1] + LABEL
+    figure = new_figure(width / DOTS_PER_INCH, height / DOTS_PER_INCH, colour="black", layout=None)
+    axes = figure.add_axes((LABEL / width, 0, picture.shape[1] / width, picture.shape[0] / height))
+    plain(axes).imshow(picture, aspect="auto", interpolation="nearest")
+    for j, name in enumerate(columns):
+        across = (LABEL + (j + 0.5) * (picture.shape[1] + GAP) / len(columns)) / width
+        figure.text(across, 1 - 0.5 * LABEL / height, name, color="white", fontsize=8, ha="center", va="center")
+    for i, words in enumerate(rows):
+        up = 1 - (LABEL + (i + 0.5) * (picture.shape[0] + GAP) / len(rows)) / height
+        figure.text(0.5 * LABEL / width, up, words, color="white", fontsize=6.5, ha="center", va="center", rotation=90)
+    return figure
 
 
 def plain(axes: Any) -> Any:
@@ -181,9 +224,3 @@ def plain(axes: Any) -> Any:
     for spine in axes.spines.values():
         spine.set_visible(False)
     return axes
-
-
-def _new_figure(columns: int, rows: int, *, shape: tuple[float, float]) -> Any:
-    width, height = shape
-    wide = columns * INCHES_WIDE + INCHES_LABEL
-    return new_figure(wide, rows * INCHES_WIDE * height / width + INCHES_LABEL, colour="black")

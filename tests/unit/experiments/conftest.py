@@ -52,7 +52,7 @@ def write_scan(folder: Path, index: int) -> Path:
 @pytest.fixture(scope="session")
 def scans(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     root = tmp_path_factory.mktemp("scans")
-    return [write_scan(root / f"head{index}", index) for index in range(2)]
+    return [write_scan(root / f"head{place}", index) for place, index in enumerate((0, 2))]
 
 
 @pytest.fixture(scope="session")
