@@ -55,6 +55,7 @@ def run() -> None:
     except TensorldmError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(USER_ERROR)
-    except KeyboardInterrupt:
-        typer.echo("stopped; nothing half-written was left behind", err=True)
-        sys.exit(INTERRUPTED)
+    except SystemExit as leaving:
+        if leaving.code == INTERRUPTED:  # what typer makes of Ctrl-C, without a word
+            typer.echo("stopped; nothing half-written was left behind", err=True)
+        raise

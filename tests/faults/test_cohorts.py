@@ -1,0 +1,83 @@
+"""A bad subject among many, and workers that die."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import nibabel
+import numpy as np
+import pytest
+
+from tensorldm.work import crew
+
+NAMES = [f"{900001 + number}" for number in range(50)]
+
+
+def test_a_corrupt_subject_among_fifty(cohort, tmp_path, program, check):
+    results, debris = check
+    tree, out, bad = cohort(50), tmp_path / "out", "900023"
+    image = tree / bad / "T1w" / "Diffusion" / "data.nii.gz"
+    whole = image.read_bytes()
+    image.write_bytes(whole[: len(whole) // 2])  # its header is good: it breaks only when its voxels are read
+    answer = program("reconstruct", tree, "-o", out)
+    assert answer.code == 1
+    (line,) = [line for line in answer.err.splitlines() if line.startswith("error:")]
+    assert str(image) in line
+    assert sorted(path.name for path in out.glob("[!.]*")) == [name for name in NAMES if name != bad]
+    assert f"{out}: 49 done, 1 failed" in answer.out
+    assert debris(tmp_path) == []
+    others = results(out)
+    image.write_bytes(whole)
+    answer = program("reconstruct", tree, "-o", out)
+    assert (answer.code, f"{out}: 1 done, 49 kept" in answer.out) == (0, True)
+    assert others.items() <= results(out).items()
+    fa = nibabel.load(out / bad / "fa.nii.gz").get_fdata()
+    assert 0.2 < np.median(fa[fa > 0]) < 0.8
+
+
+def _kill_a_busy_worker(tmp_path, killed):
+    """As soon as a worker is writing a subject, it is killed."""
+    from tensorldm.work import cluster  # noqa: F401  loaded before the race begins
+
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not killed:
+        for folder in tmp_path.glob("**/.out.*.part"):
+            for process in _writers(folder):
+                os.kill(process, signal.SIGKILL)
+                killed.append(process)
+                return
+        time.sleep(0.002)
+
+
+def _writers(folder):
+    """Processes other than this one that hold a file below the folder open."""
+    for process in Path("/proc").glob("[0-9]*"):
+        if int(process.name) != os.getpid():
+            try:
+                opened = [each.readlink() for each in (process / "fd").iterdir()]
+            except OSError:
+                continue
+            if any(path.is_relative_to(folder) for path in opened):
+                yield int(process.name)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc to find the worker that is writing")
+@pytest.mark.parametrize("kind", ["dask", "pool"])
+def test_a_worker_killed_in_the_middle_of_a_subject(kind, cohort, tmp_path, program, check, monkeypatch):
+    results, debris = check
+    if kind == "pool":
+        monkeypatch.setattr(crew, "has_dask", lambda: False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    tree, out = cohort(4), tmp_path / "out"
+    assert program("reconstruct", tree, "-o", tmp_path / "undisturbed").code == 0
+    killed = []
+    killer = threading.Thread(target=_kill_a_busy_worker, args=(tmp_path, killed))
+    killer.start()
+    answer = program("reconstruct", tree, "-o", out, "--workers", 2)
+    killer.join()
+    assert killed, "no worker was caught writing"
+    assert answer.code == 0, answer.err
+    assert results(out) == results(tmp_path / "undisturbed"), "the same bytes as one process gives"
+    assert debris(tmp_path) == []
