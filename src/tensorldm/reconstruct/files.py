@@ -199,9 +199,8 @@ def run_job(job: Job, engine: Engine, *, request: Request, tell: Tell) -> tuple[
         written = write_result(
             result, job.naming, root=hidden, convention=request.convention, notes=notes, shared=shared
         )
-        if picture.is_file():
-            written.append(picture)
-            written += _with_page(result, hidden, job.naming, request.describe)
+        written += [picture] if picture.is_file() else []
+        written += _with_page(result, hidden, job.naming, request.describe)
         journal_of(out).forget(job.files.name)  # from here on an earlier result may be half replaced
     placed = tuple(out / path.relative_to(hidden) for path in written)
     remove_stale(out, job.naming, written=placed)
@@ -237,10 +236,13 @@ def _with_picture(result: Reconstruction, path: Path, draw: Draw | None) -> Reco
 
 
 def _with_page(result: Reconstruction, root: Path, naming: Naming, describe: Describe | None) -> list[Path]:
-    """The page, where one is wanted; without the library that draws pictures there is none, as was said."""
+    """The page, where one is wanted; without the library that draws there is none, as was said of the picture."""
     if describe is None:
         return []
-    describe(root / naming.report, result, read_sidecar(root / naming.image("tensor")))
+    try:
+        describe(root / naming.report, result, read_sidecar(root / naming.image("tensor")))
+    except ToolError:
+        return []
     return [root / naming.report]
 
 

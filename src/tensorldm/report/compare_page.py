@@ -99,7 +99,7 @@ def _quantity(quantity: Quantity, comparison: Comparison, cuts: Cuts, insets: di
     """One column per method, the reference and the colour bars first."""
     columns = [_reference_column(quantity, comparison, cuts, insets)]
     columns += [_method_column(quantity, comparison, name, cuts, insets) for name in comparison.methods]
-    style = f"grid-template-columns: repeat({len(columns)}, minmax(150px, 340px))"
+    style = f"grid-template-columns: repeat({len(columns)}, minmax(120px, 340px))"
     return tag("div", columns, class_="methods", style=style, tabindex=0, role="region", aria_label=quantity.title)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from tensorldm import __version__
 from tensorldm.dti.logarithm import EIGENVALUE_FLOOR_MM2_PER_S
+from tensorldm.dti.signal import B0_MAX_S_PER_MM2
 from tensorldm.reconstruct.result import Reconstruction
 from tensorldm.reconstruct.summary import WHITE_MATTER_FA
 
@@ -15,6 +16,11 @@ CLOSED_FORMS: Final = {
     "ade": "a log-linear estimate of the tensor's diagonal from the actual directions, its off-diagonals set to zero",
     "ade-literal": "a log-linear estimate of the tensor's diagonal with each direction taken for its axis",
 }
+
+MEASURING_DIRECTIONS: Final = 6
+"""As many as a tensor has components: fewer leave some of it unmeasured."""
+NOTHING_ADDED: Final = 0.005
+"""A share of unmeasured anisotropy that is written as 0.00: the method adds nothing to the data."""
 
 
 def method_text(result: Reconstruction, notes: Mapping[str, Any]) -> str:
@@ -35,7 +41,7 @@ def method_name(notes: Mapping[str, Any]) -> str:
 
 
 def _input_sentence(result: Reconstruction) -> str:
-    weighted = [b for b in result.bvals if b > min(result.bvals) + 50]
+    weighted = [b for b in result.bvals if b > B0_MAX_S_PER_MM2]
     num_b0 = len(result.bvals) - len(weighted)
     b = f"{np.mean(weighted):.0f}"
     tilt = ""
@@ -85,7 +91,14 @@ def _doubt_sentence(result: Reconstruction, notes: Mapping[str, Any]) -> str:
     white = white_matter(result)
     if not white.any():
         return ""
+    if num_weighted(result) >= MEASURING_DIRECTIONS:
+        return ""
     share = float(np.median(result.extra["prior_share"][white]))
+    if share < NOTHING_ADDED:
+        return (
+            "Nothing was added to the measured signals: FA and directions lack what the tensor's unmeasured components "
+            "would contribute."
+        )
     words = (
         f"Where FA exceeded {WHITE_MATTER_FA:g}, a median share of {share:.2f} of the anisotropy lay in patterns that "
         "the measured directions cannot see."
@@ -98,6 +111,11 @@ def _doubt_sentence(result: Reconstruction, notes: Mapping[str, Any]) -> str:
             f" The median half angle of the 95 % cone of the principal direction was {cone:.0f}° there ({calibrated})."
         )
     return words
+
+
+def num_weighted(result: Reconstruction) -> int:
+    """How many diffusion-weighted volumes the tensor was made from."""
+    return sum(b > B0_MAX_S_PER_MM2 for b in result.bvals)
 
 
 def white_matter(result: Reconstruction) -> np.ndarray:

@@ -63,7 +63,7 @@ def render_page(title: str, subtitle: str, *, sections: Sequence[Section], contr
         tag(
             "dialog",
             tag("button", "Close", type="button", class_="close"),
-            tag("div", class_="stage"),
+            tag("div", class_="stage", tabindex=0),
             aria_label="Enlarged picture",
         ),
         tag("script", Markup(script)),

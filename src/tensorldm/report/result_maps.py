@@ -93,7 +93,7 @@ def doubt_maps(result: Reconstruction) -> Iterator[Map]:
         extra["prior_share"],
         SHARE,
         "Share of the anisotropy that no measured direction sees. Bright: the method's knowledge of brains decided; "
-        "dark: the scan did. Means nothing where FA is near 0.",
+        "dark: the scan did, or the method left out what it does not show. Means nothing where FA is near 0.",
         _range(extra["prior_share"]),
     )
     for name, title, scale, words in (

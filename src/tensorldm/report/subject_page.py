@@ -23,7 +23,14 @@ from tensorldm.report.charts import Axis, histogram
 from tensorldm.report.citation import references
 from tensorldm.report.details import directions, run_details
 from tensorldm.report.html import Markup, joined, tag
-from tensorldm.report.method_text import method_name, method_text, white_matter
+from tensorldm.report.method_text import (
+    MEASURING_DIRECTIONS,
+    NOTHING_ADDED,
+    method_name,
+    method_text,
+    num_weighted,
+    white_matter,
+)
 from tensorldm.report.page import Section, render_page
 from tensorldm.report.pictures import Map, figure
 from tensorldm.report.result_maps import component_maps, doubt_maps, main_maps
@@ -90,15 +97,23 @@ def _cards(result: Reconstruction) -> Markup:
     cards.append(_card("Positive definite", f"{positive:.2%}", "of brain voxels, as the method gave them"))
     white = white_matter(result)
     if white.any():
-        share = float(np.median(result.extra["prior_share"][white]))
-        words = f"that no direction measured, median where FA > {WHITE_MATTER_FA:g}"
-        cards.append(_card("Share of the anisotropy", f"{share:.2f}", words))
+        cards.append(_prior_card(float(np.median(result.extra["prior_share"][white])), num_weighted(result)))
         if "v1_cone" in result.extra:
             cone = float(np.median(result.extra["v1_cone"][white]))
             cards.append(_card("Direction known within", f"{cone:.0f}°", "95 % cone of v1, median there"))
     worst = max(result.angles_degrees)
     cards.append(_card("Directions off the axes", f"up to {worst:.0f}°", "of the three nearest to x, y, z"))
     return tag("div", cards, class_="cards")
+
+
+def _prior_card(share: float, num_directions: int) -> Markup:
+    """How much is the method's: 0 is good news from many directions, and none from three."""
+    name = "Anisotropy that nobody measured"
+    if num_directions >= MEASURING_DIRECTIONS:
+        return _card(name, f"{share:.2f}", f"{num_directions} directions measure the whole tensor")
+    if share < NOTHING_ADDED:
+        return _card(name, "left out", "the method adds nothing: what the directions do not see is missing")
+    return _card(name, f"{share:.2f}", f"share that is the method's, median where FA > {WHITE_MATTER_FA:g}")
 
 
 def _card(name: str, value: str, word: str, *, odd: bool = False) -> Markup:

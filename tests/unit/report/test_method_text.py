@@ -4,6 +4,7 @@ import runpy
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import yaml
 
 from tensorldm.report.citation import references
@@ -41,6 +42,15 @@ def test_one_sample_and_raw_tensors_are_told_as_they_are(result, notes):
     assert "Tensors were kept as the method gives them; 1.23% of brain voxels were not positive definite." in text
     assert "the model's grid" in text
     assert "a brain mask that was given" in text
+
+
+def test_a_method_that_adds_nothing_to_three_directions_is_said_to_lack_what_they_do_not_see(result, notes):
+    nothing = replace(result, extra={**result.extra, "prior_share": np.zeros_like(result.extra["prior_share"])})
+    assert "FA and directions lack what the tensor's unmeasured components would contribute" in method_text(
+        nothing, notes
+    )
+    many = replace(nothing, volumes=tuple(range(13)), bvals=(0.0, *[1000.0] * 12))
+    assert "lack" not in method_text(many, notes)
 
 
 def test_many_directions_are_counted_and_their_angles_left_out(result, notes):

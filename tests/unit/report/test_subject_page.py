@@ -14,7 +14,8 @@ from tensorldm.components import COMPONENTS
 from tensorldm.report.subject_page import subject_page
 
 pytest.importorskip("matplotlib")
-as_closed_form = runpy.run_path(str(Path(__file__).parent / "conftest.py"))["as_closed_form"]
+_shared = runpy.run_path(str(Path(__file__).parent / "conftest.py"))
+as_closed_form, TABLE = _shared["as_closed_form"], _shared["TABLE"]
 SAMPLED_MAPS = {"v1-cone", "fa-width", "md-width", "prior-sd"}
 
 
@@ -109,6 +110,18 @@ def test_a_head_without_white_matter_is_told_and_not_a_crash(result, notes, read
     water[..., :3] = 3e-3 * result.mask[..., None]
     page = read_page(subject_page(replace(result, tensor=water), notes))
     assert "no voxel has FA > 0.25" in page.text
+
+
+def test_what_nobody_measured_is_a_share_or_left_out_or_nothing_at_all(result, notes, read_page):
+    nothing = replace(result, extra={**result.extra, "prior_share": np.zeros_like(result.extra["prior_share"])})
+    many = replace(nothing, volumes=(0, *range(1, 7)), bvals=(0.0, *[1000.0] * 6))
+    table = ["0 0 0 0", *(f"{x} {y} {z} 1000" for x, y, z in np.linalg.qr(np.eye(3) + 0.3)[0]), *TABLE[2:]]
+    for shown, sidecar, words in (
+        (result, notes, "share that is the method's"),
+        (nothing, notes, "what the directions do not see is missing"),
+        (many, {**notes, "GradientTable": table}, "6 directions measure the whole tensor"),
+    ):
+        assert words in read_page(subject_page(shown, sidecar)).text
 
 
 def test_no_warnings_are_said_to_be_none(result, notes, read_page):
