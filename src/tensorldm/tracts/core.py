@@ -23,7 +23,7 @@ FEWEST_STREAMLINES: Final = 10
 MOST_ROUNDS: Final = 10
 
 Lines = Float[ndarray, "lines count 3"]
-Core = Float[ndarray, "count 3"]
+Core = Float[ndarray, "_ 3"]
 
 
 def find_core(streamlines: Streamlines) -> Float[ndarray, "100 3"] | None:

@@ -20,6 +20,7 @@ from tensorldm.errors import ConfigError
 from tensorldm.imaging.volume import Space
 from tensorldm.tracts.engine import TensorField, Track
 from tensorldm.tracts.odf import tensor_odf
+from tensorldm.tracts.regions import Region, look_up
 from tensorldm.tracts.seeds import SeedChunk
 from tensorldm.tracts.settings import DETERMINISTIC, PROBABILISTIC, TrackSettings
 from tensorldm.tracts.streamlines import Streamlines
@@ -96,13 +97,27 @@ class DipyEngine:
                 nbr_threads=1,
                 random_seed=chunk.random_seed,
             )
-            return Streamlines.of([np.asarray(line, dtype=np.float32) for line in found])
+            lines = Streamlines.of([np.asarray(line, dtype=np.float32) for line in found])
+            within = _cut_to(Region(field.mask, field.space), lines)
+            return within.chosen(within.lengths_mm >= settings.min_length_mm)
 
         return track
 
     def stop(self) -> None:
         """No further chunk is begun; the running one takes its seconds."""
         self._stop.set()
+
+
+def _cut_to(region: Region, lines: Streamlines) -> Streamlines:
+    """The longest piece of each streamline inside the mask: DIPY stops between voxels, tckgen at the mask."""
+    inside = look_up(region, lines.points)
+    pieces = []
+    for start, stop in zip(lines.offsets[:-1], lines.offsets[1:], strict=True):
+        turns = np.flatnonzero(np.diff(np.concatenate([[False], inside[start:stop], [False]]).astype(np.int8)))
+        if len(turns):
+            longest = int(np.argmax(turns[1::2] - turns[::2]))
+            pieces.append(lines.points[start + turns[2 * longest] : start + turns[2 * longest + 1]])
+    return Streamlines.of(pieces)
 
 
 def _on_grid(field: TensorField, values: torch.Tensor) -> Float[ndarray, "x y z *k"]:

@@ -1,7 +1,7 @@
 """Even functions on the sphere as spherical harmonics, in the basis that MRtrix3 3.x reads.
 
 Real and orthonormal, even orders only, coefficients ordered by l and then m = −l … l (DIPY's ``tournier07`` without
-its legacy form). Projection uses a product rule that is exact for polynomials of degree 39: a sharp lobe keeps its
+its legacy form). Projection uses a product rule that is exact for polynomials of degree 47: a sharp lobe keeps its
 axis, where a least-squares fit to scattered directions would bend it towards them.
 """
 
@@ -16,9 +16,9 @@ from torch import Tensor
 
 MAX_ORDER: Final = 8
 """What tckgen's users are used to: 45 coefficients."""
-RINGS: Final = 20
-MERIDIANS: Final = 40
-"""Gauss-Legendre nodes from pole to pole, and even steps around: 400 directions on the half sphere."""
+RINGS: Final = 24
+MERIDIANS: Final = 48
+"""Gauss-Legendre nodes from pole to pole, and even steps around: 576 directions on the half sphere."""
 
 
 def count(order: int = MAX_ORDER) -> int:

@@ -23,10 +23,10 @@ from tensorldm.tracts.harmonics import analysis_matrix, basis, count, quadrature
 
 SHARPENING: Final = 4.0
 """The power that the diffusion ODF is raised to."""
-LEAST_SHARE: Final = 0.05
+LEAST_SHARE: Final = 0.1
 """Eigenvalues below this share of the largest count as it: a sharper lobe than order 8 can hold would only ring."""
 CHUNK_VOXELS: Final = 1 << 14
-"""400 directions of so many voxels fill 26 MB."""
+"""576 directions of so many voxels fill 38 MB."""
 
 Coefficients = Float[Tensor, "voxels k"]
 

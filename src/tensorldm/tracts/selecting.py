@@ -30,7 +30,7 @@ class SelectionRule:
     """When a streamline belongs to a bundle."""
 
     margin_mm: float = 2.0
-    """The mask is grown by so much first: a voxel of the paper's data. Masks are tight, and streamlines waver."""
+    """Mask and endings are grown by so much: a voxel of the paper's data. Masks are tight, and streamlines waver."""
     least_inside: float = 0.8
     """Share of its points in the grown mask."""
     ending_share: float = 0.4
@@ -55,8 +55,8 @@ def select(streamlines: Streamlines, bundle: BundleMask, rule: SelectionRule) ->
     if not len(near):
         return near
     endings = bundle.endings or find_endings(bundle.inside, rule.ending_share)
-    one, other = (_share(near, look_up(ending, near.points)) > 0 for ending in endings)
-    return near.chosen(one & other)
+    reached = [_share(near, look_up(grow(ending, rule.margin_mm), near.points)) > 0 for ending in endings]
+    return near.chosen(reached[0] & reached[1])
 
 
 def find_endings(inside: Region, share: float) -> tuple[Region, Region]:

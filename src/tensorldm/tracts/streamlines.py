@@ -23,7 +23,7 @@ class Streamlines:
             raise ValueError(f"offsets do not cut {len(self.points)} points into streamlines")
 
     @classmethod
-    def of(cls, lines: Sequence[Points]) -> "Streamlines":
+    def of(cls, lines: Sequence[Float[ndarray, "_ 3"]]) -> "Streamlines":
         """From separate arrays."""
         counts = [len(line) for line in lines]
         points = np.concatenate([np.zeros((0, 3), np.float32), *lines]).astype(np.float32)
