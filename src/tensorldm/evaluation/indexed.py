@@ -1,7 +1,7 @@
 """The long table by method and measure, with its units: subjects, and the independent anatomies behind them.
 
 Subjects made from one head are not independent, so every mean is first taken over the subjects of an anatomy. A subject
-whose anatomy nobody tells counts as one of its own.
+whose anatomy nobody tells counts as one of its own. [choice: independent-units]
 """
 
 import math

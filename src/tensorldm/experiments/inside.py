@@ -53,7 +53,7 @@ class Opened:
 
 
 def autoencode(opened: Opened) -> Components:
-    """The reference through encoder and decoder, mm²/s: the best that any sampler could reach."""
+    """The reference through encoder and decoder, mm²/s: the best that any sampler could reach. [choice: curriculum]"""
     x, y, z = opened.batch.mask.shape[1:]
     with torch.inference_mode():
         decoded = opened.model.decode(opened.latents, opened.features, size=(x, y, z))

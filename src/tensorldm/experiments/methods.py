@@ -15,6 +15,8 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from tensorldm.baselines.analytic import analytic_method
+from tensorldm.baselines.learned.choice import choose
+from tensorldm.baselines.learned.engine import RivalEngine
 from tensorldm.bundle import INDEX
 from tensorldm.config.prepare import Fit
 from tensorldm.data.reference import reference_tensor
@@ -25,7 +27,6 @@ from tensorldm.experiments.loading import MASK, LoadedSubject
 from tensorldm.imaging.grid import working_grid
 from tensorldm.imaging.tensor_files import Provenance, write_tensor
 from tensorldm.imaging.volume import Volume
-from tensorldm.reconstruct.choice import choose
 from tensorldm.reconstruct.engine import Engine
 from tensorldm.reconstruct.model_engine import ModelEngine
 from tensorldm.reconstruct.pipeline import Stopwatch, reconstruct_series
@@ -44,11 +45,11 @@ class Workbench:
     engines: dict[Path, tuple[Settings, Engine]] = field(default_factory=dict)
 
     def engine(self, bundle: Path, settings: Settings) -> Engine:
-        """The bundle's engine with these settings; our own model's weights are read once for all of them."""
+        """The bundle's engine with these settings; weights are read once for all of them."""
         loaded = self.engines.get(bundle)
         if loaded is not None and loaded[0] == settings:
             return loaded[1]
-        if loaded is not None and isinstance(loaded[1], ModelEngine):
+        if loaded is not None and isinstance(loaded[1], ModelEngine | RivalEngine):
             engine: Engine = replace(loaded[1], settings=settings)
         else:
             engine = choose(model=bundle).load(settings, device=self.device)

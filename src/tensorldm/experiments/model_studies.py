@@ -1,6 +1,7 @@
 """Tables 8 and 9 over the subjects of a group: the linear probe of FA and the experts' shares.
 
 A probe is fitted on all anatomies but one and judged on that one, in turn: no head is judged by itself.
+[choice: fa-probe]
 """
 
 from collections.abc import Sequence

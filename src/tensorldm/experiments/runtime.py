@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 import torch
 
 from tensorldm.baselines.analytic import analytic_method
+from tensorldm.baselines.learned.choice import choose
 from tensorldm.batch import Batch
 from tensorldm.experiments.config import MethodConfig, RuntimeConfig
 from tensorldm.experiments.measuring import SubjectWork
 from tensorldm.experiments.methods import Workbench, method_settings
 from tensorldm.experiments.record import processor_name
 from tensorldm.model import ScanReading, TensorLDM
-from tensorldm.reconstruct.choice import choose
 from tensorldm.reconstruct.model_engine import ModelEngine
 
 TOTAL, ENCODE, SAMPLE, DECODE = "total_seconds", "encode_seconds", "sample_seconds", "decode_seconds"
@@ -71,7 +71,7 @@ def extrapolated(found: dict[str, float], *, each: float, further: int) -> dict[
 def _measured(work: SubjectWork, method: MethodConfig, steps: int, repeats: int) -> dict[str, float]:
     assert method.bundle is not None
     device, loaded, bundle = work.bench.device, work.loaded, method.bundle
-    single = method.model_copy(update={"samples": 1, "steps": steps})
+    single = method.model_copy(update={"samples": 1, "steps": steps or method.steps})
     settings = method_settings(single, loaded, seed=0)
     found = _named(TOTAL, timed(lambda: work.bench.reconstruct(loaded, bundle, settings=settings), device, repeats))
     engine = work.bench.engine(bundle, settings)

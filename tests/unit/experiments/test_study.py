@@ -252,3 +252,28 @@ def test_a_scan_that_cannot_be_used_is_left_out_once_and_the_others_go_on(scans,
     assert len([remark for remark in remarks if remark.startswith("bad is left out")]) == 1
     for experiment in ("accuracy", "routing"):
         assert {row.subject for row in read_table(tmp_path / "out" / f"{experiment}.real.csv")} == {"head0"}
+
+
+def test_a_rivals_bundle_is_a_line_like_any_other(scans, tmp_path):
+    """Nobody has trained it: what counts is that it goes through the same door and is timed and measured alike."""
+    from tensorldm.baselines.learned.bundles import write_rival
+    from tensorldm.baselines.learned.catalogue import build_rival
+    from tensorldm.baselines.learned.config import RivalRun
+    from tensorldm.bundle import Card
+    from tensorldm.config.reading import preset_path, read_config
+
+    config = read_config(RivalRun, preset_path("rivals/unet-smoke")).model
+    rival = build_rival(config, name="unet", seed=1)
+    write_rival(tmp_path / "unet", rival.state_dict(), rival=rival, config=config, card=Card(title="unet"))
+    study = StudyConfig.model_validate({
+        "groups": {"real": {"scans": scans[:1]}},
+        "methods": {"ade": {"analytic": "ade"}, "unet": {"bundle": tmp_path / "unet"}},
+        "comparisons": {"c": {"title": "c", "ours": "unet", "methods": ["ade"]}},
+        "runtime": {"methods": ["unet"], "devices": ["cpu"], "repeats": 1},
+        "routing": {"methods": ["unet"]},
+    })  # fmt: skip
+    remarks = run(study, tmp_path / "out")
+    assert {row.method for row in read_table(tmp_path / "out" / "accuracy.real.csv")} == {"reference", "ade", "unet"}
+    timed = {row.method: row.metric for row in read_table(tmp_path / "out" / "runtime.real.csv")}
+    assert set(timed) == {"unet"}  # without steps: it does not draw
+    assert [remark for remark in remarks if remark.startswith("real, routing:")]

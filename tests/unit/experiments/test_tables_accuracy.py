@@ -174,7 +174,7 @@ def test_the_floor_table_says_whether_the_order_of_methods_depends_on_it(stored)
 
 
 def test_ablations_have_their_own_table_with_ours_first(stored):
-    comparisons = {"abl": {"title": "ablations", "kind": "ablations", "ours": "minimum-norm", "methods": ["ade"]}}
+    comparisons = {"parts": {"title": "ablations", "kind": "ablations", "ours": "minimum-norm", "methods": ["ade"]}}
     study = stored({"accuracy": long_table()}, comparisons=comparisons)
     made = table(study, 6)
     assert [line.label for line in made.blocks[0].lines] == ["minimum-norm", "ade"]
