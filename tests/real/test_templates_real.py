@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.functional import avg_pool3d
 
 from tensorldm.cohort.anatomy import Anatomy
 from tensorldm.cohort.bundle_names import PAPER_BUNDLES
@@ -16,6 +18,7 @@ from tensorldm.dti.maps import fractional_anisotropy, mean_diffusivity, principa
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 TEMPLATES = ("hcp1065", "niimath_tensor", "papaya_case", "tractor_case", "tractseg_case")
+TRAINING_SCANS = tuple(entry.name for entry in MANIFEST if entry.split == "train" and entry.name not in TEMPLATES)
 FLIPS = {"none": (1, 1, 1), "x": (-1, 1, 1), "y": (1, -1, 1), "z": (1, 1, -1)}
 
 
@@ -47,30 +50,48 @@ def _coherence(anatomy: Anatomy, signs: tuple[int, int, int]) -> float:
     return ((v1[i, j, k] * heading).sum(dim=-1).abs() * white[i, j, k]).mean().item()
 
 
-@pytest.mark.parametrize("name", [*TEMPLATES, "philips_elition", "toshiba_ortho"])
+@pytest.mark.parametrize("name", [*TEMPLATES, *TRAINING_SCANS, "philips_elition"])
 def test_fibres_lead_into_each_other_better_than_in_any_mirror_image(load, name):
     given = _coherence(load(name), FLIPS["none"])
     others = {flip: _coherence(load(name), signs) for flip, signs in FLIPS.items() if flip != "none"}
     assert given > 1.05 * max(others.values()), (given, others)
 
 
-def _deviation(anatomy: Anatomy) -> torch.Tensor:
-    """Off-diagonals xy, xz, yz blurred over 14 mm: coarse enough for heads that are only centred on each other."""
+def _deviation(anatomy: Anatomy) -> tuple[torch.Tensor, torch.Tensor]:
+    """Off-diagonals xy, xz, yz blurred over 14 mm, and the mask, both in steps of 4 mm."""
     off = (anatomy.components[:, 3:] * (anatomy.tissue[0] < 0.2))[0]
-    return torch.nn.functional.avg_pool3d(off[None], 7, stride=1, padding=3)[0]
+    blurred = avg_pool3d(off[None], 7, stride=1, padding=3)
+    return avg_pool3d(blurred, 2)[0], avg_pool3d(anatomy.mask.float()[None], 2)[0] > 0.5
 
 
-@pytest.mark.parametrize("name", [*TEMPLATES, "siemens_prisma_supine"])
+def _correlations(template: Anatomy, scan: Anatomy) -> dict[str, float]:
+    """How like a scan's the off-diagonals are under each flip, wherever along y and z the two heads agree best.
+
+    Fields of view end at different heights, so that centred heads may lie 4 cm apart.
+    """
+    (first, inside), (second, other) = _deviation(template), _deviation(scan)
+    least = 0.7 * min(int(inside.sum()), int(other.sum()))
+    scores = dict.fromkeys(FLIPS, -1.0)
+    for along_y, along_z in product(range(-6, 7, 2), range(-12, 13, 2)):
+        both = torch.roll(inside, (along_y, along_z), (1, 2)) & other
+        if both.sum() < least:
+            continue
+        moved = torch.roll(first, (along_y, along_z), (2, 3))[:, both]
+        for flip, (x, y, z) in FLIPS.items():
+            turned = moved * torch.tensor([x * y, x * z, y * z])[:, None]
+            score = torch.corrcoef(torch.stack([turned.flatten(), second[:, both].flatten()]))[0, 1].item()
+            scores[flip] = max(scores[flip], score)
+    return scores
+
+
+@pytest.mark.parametrize("name", [*TEMPLATES, *TRAINING_SCANS, "siemens_prisma_supine"])
 def test_off_diagonals_have_the_signs_of_a_real_scans_fit(load, name):
-    template, scan = load(name), load("philips_elition")
-    both = template.mask & scan.mask
-    first, second = _deviation(template)[:, both], _deviation(scan)[:, both]
-    scores = {}
-    for flip, (x, y, z) in FLIPS.items():
-        turned = first * torch.tensor([x * y, x * z, y * z])[:, None]
-        scores[flip] = torch.corrcoef(torch.stack([turned.flatten(), second.flatten()]))[0, 1].item()
-    assert scores["none"] > 0.3, scores
-    assert scores["none"] > max(value for flip, value in scores.items() if flip != "none") + 0.3, scores
+    scores = _correlations(load(name), load("philips_elition"))
+    print(name, {flip: round(score, 2) for flip, score in scores.items()})
+    # The oblique head lies askew to the scan, so that only part of its off-diagonals can agree.
+    least, margin = (0.25, 0.1) if name == "toshiba_oblique" else (0.5, 0.3)
+    assert scores["none"] > least, scores
+    assert scores["none"] > max(value for flip, value in scores.items() if flip != "none") + margin, scores
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
