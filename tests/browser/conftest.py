@@ -6,6 +6,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -65,8 +66,8 @@ def watch() -> Watch:
     return Watch()
 
 
-@pytest.fixture
-def page(browser, watch) -> Iterator:
+@contextmanager
+def open_page(browser, watch: Watch) -> Iterator:
     context = browser.new_context(viewport=LAPTOP, accept_downloads=True)
     opened = context.new_page()
     watch.follow(opened)
@@ -74,6 +75,19 @@ def page(browser, watch) -> Iterator:
     context.close()
     assert not watch.unexpected, f"console errors: {watch.unexpected}"
     assert not watch.outside, f"requests to elsewhere: {watch.outside}"
+
+
+@pytest.fixture
+def page(browser, watch) -> Iterator:
+    with open_page(browser, watch) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def shared_page(browser) -> Iterator:
+    """One page for the tests of a module: starting WebGL in software takes seconds."""
+    with open_page(browser, Watch()) as opened:
+        yield opened
 
 
 @pytest.fixture

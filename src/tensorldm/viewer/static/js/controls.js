@@ -73,7 +73,16 @@ export function connectControls() {
   by('opacity').addEventListener('input', (event) => change({ opacity: Number(event.target.value) / 100 }));
   for (const id of ['lines', 'voxels', 'radiological']) by(id).addEventListener('change', (event) => change({ [id]: event.target.checked }));
   for (const button of document.querySelectorAll('[data-view]')) button.addEventListener('click', () => change({ view: button.dataset.view }));
+  freeKeysAfterMouse();
   onChange(follow);
+}
+
+// A list that was opened with the mouse would keep the keyboard for itself.
+function freeKeysAfterMouse() {
+  let byMouse = false;
+  document.addEventListener('pointerdown', () => { byMouse = true; }, { capture: true });
+  document.addEventListener('keydown', () => { byMouse = false; }, { capture: true });
+  for (const list of document.querySelectorAll('select, input[type="range"]')) list.addEventListener('change', () => byMouse && list.blur());
 }
 
 export function referenceOf(key) {

@@ -1,9 +1,10 @@
 // Principal directions as lines, one per voxel, drawn by the slice shader itself: sharp at any zoom, right on any grid.
 //
 // The overlay texture holds FA·|v1| in scanner axes as a colour, and the signs in the three lowest bits of alpha. The
-// matrix takes a direction of the world to voxel units, so that lines follow oblique and stretched voxels.
+// matrix takes a direction of the world to voxel units, so that lines are right in oblique and stretched voxels.
 
-const HALF_WIDTH = 0.1; // of a voxel
+const HALF_WIDTH = 0.1; // of a voxel's shorter side
+const REACH = 0.46; // from the middle, as far as a line in the plane goes
 const WEAKEST = 0.1; // FA below which there is no line, as on the server
 
 export function lineShader(worldToVoxel) {
@@ -30,17 +31,22 @@ void main() {
   float fa = length(packed.rgb);
   if (bits < 248u || fa < ${WEAKEST.toFixed(3)}) return;
   vec3 signs = vec3(float(bits & 1u), float((bits >> 1) & 1u), float((bits >> 2) & 1u)) * 2.0 - 1.0;
-  vec3 direction = normalize(toVoxel * (packed.rgb * signs));
+  vec3 direction = normalize(packed.rgb * signs);
   // Flat in the plane of the slice: a fibre through it shrinks to a dot.
   int across = axCorSag == 0 ? 2 : (axCorSag == 1 ? 1 : 0);
-  vec3 flat_ = direction;
-  flat_[across] = 0.0;
-  float reach = 0.46 * length(flat_);
-  vec3 offset = fract(position) - 0.5;
-  offset[across] = 0.0;
-  vec3 along = reach > 0.0 ? flat_ / length(flat_) : vec3(0.0);
-  float t = clamp(dot(offset, along), -reach, reach);
-  float away = length(offset - t * along);
+  mat3 toWorld = inverse(toVoxel);
+  vec3 flatVoxel = toVoxel * direction;
+  flatVoxel[across] = 0.0;
+  vec3 offsetVoxel = fract(position) - 0.5;
+  offsetVoxel[across] = 0.0;
+  // Lengths in mm, so that lines are as thick and as long in every direction; the shorter side holds the line.
+  float side = min(length(toWorld[(across + 1) % 3]), length(toWorld[(across + 2) % 3]));
+  vec3 flatWorld = toWorld * flatVoxel / side;
+  vec3 offset = toWorld * offsetVoxel / side;
+  float slant = min(length(flatWorld) * side, 1.0);
+  vec3 along = slant > 1e-4 ? normalize(flatWorld) : vec3(0.0);
+  float reach = ${REACH.toFixed(3)} * slant;
+  float away = length(offset - clamp(dot(offset, along), -reach, reach) * along);
   float edge = fwidth(away) + 1e-4;
   float inside = 1.0 - smoothstep(${HALF_WIDTH.toFixed(3)} - edge, ${HALF_WIDTH.toFixed(3)} + edge, away);
   vec3 hue = packed.rgb / max(max(packed.r, packed.g), packed.b);

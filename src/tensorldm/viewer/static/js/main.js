@@ -52,6 +52,7 @@ function follow() {
   running = running.then(() => attempt(async () => {
     await fillStage('left');
     await fillStage('right');
+    if (wish.right) stages.left.lead();
     if (!wish.left) clearReadout();
   })).finally(() => { delete document.body.dataset.busy; });
 }

@@ -35,6 +35,8 @@ const OPTIONS = {
   logLevel: 'error',
 };
 
+const inside = (fraction) => [...fraction].map((x) => Math.min(Math.max(x, 0), 1));
+
 export class Stage {
   constructor(figure, onMove) {
     this.figure = figure;
@@ -45,6 +47,11 @@ export class Stage {
     this.queue = Promise.resolve();
     this.nv = new Niivue(OPTIONS);
     this.nv.addColormap(DIFFERENCE, DIFFERENCE_MAP);
+    // Through the world: NiiVue's own way goes through untilted grids, where two grids of one head do not meet.
+    this.nv.doSync2d = (other) => {
+      other.scene.crosshairPos = inside(other.mm2frac(this.nv.frac2mm(this.nv.scene.crosshairPos, 0, true), 0, true));
+      other.scene.pan2Dxyzmm = [...this.nv.scene.pan2Dxyzmm];
+    };
     this.nv.onLocationChange = ({ mm }) => onMove(this, [mm[0], mm[1], mm[2]]);
     this.shown = '';
     this.options = { view: 'planes', voxels: OPTIONS.isNearestInterpolation, radiological: false };
@@ -104,7 +111,7 @@ export class Stage {
     nv.back = volumes[0];
     nv.overlays = volumes.slice(1);
     nv.updateGLVolume();
-    if (where) nv.scene.crosshairPos = nv.mm2frac(where, 0, true).map((x) => Math.min(Math.max(x, 0), 1));
+    if (where) nv.scene.crosshairPos = inside(nv.mm2frac(where, 0, true));
   }
 
   async #image(scene, key, name, role) {
@@ -138,7 +145,17 @@ export class Stage {
   }
 
   move(x, y, z) {
-    if (this.nv.volumes.length > 0) this.nv.moveCrosshairInVox(x, y, z);
+    if (this.nv.volumes.length === 0) return;
+    this.nv.moveCrosshairInVox(x, y, z);
+    this.lead();
+  }
+
+  // The other stage goes where this one is.
+  lead() {
+    if (!this.other || this.other.nv.volumes.length === 0 || this.nv.volumes.length === 0) return;
+    this.nv.doSync2d(this.other.nv);
+    this.nv.doSync3d(this.other.nv);
+    this.other.nv.drawScene();
   }
 
   describe(title, layer, overlay) {
@@ -156,8 +173,10 @@ function colouring(layer, role) {
   return { ...range, colormap: diverges ? DIFFERENCE : plain };
 }
 
-// Moving through one moves through the other.
+// Moving through one moves through the other. NiiVue passes on what the mouse does; `lead` passes on the rest.
 export function yoke(first, second) {
+  first.other = second;
+  second.other = first;
   first.nv.broadcastTo([second.nv], { '2d': true, '3d': true });
   second.nv.broadcastTo([first.nv], { '2d': true, '3d': true });
 }
