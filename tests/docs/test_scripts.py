@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-SCRIPTS = sorted((REPOSITORY / "docs" / "howto" / "scripts").glob("*"))
+SCRIPTS = sorted((REPOSITORY / "docs" / "howto" / "scripts").glob("*.slurm"))
 _prepare = runpy.run_path(str(REPOSITORY / "tests" / "integration" / "prepare" / "conftest.py"))
 scan = _prepare["scan"]
 SRUN = runpy.run_path(str(REPOSITORY / "tests" / "integration" / "training" / "test_elastic.py"))["SRUN"]
@@ -33,7 +33,6 @@ def test_a_script_asks_only_for_options_that_the_program_has(path):
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="--scheduler looks for a default Dask client, and there is none", strict=False)
 def test_a_dataset_is_reconstructed_by_the_workers_that_the_script_starts(scan, tmp_path):
     pytest.importorskip("distributed")
     study, out, commands = tmp_path / "study", tmp_path / "out", tmp_path / "bin"
