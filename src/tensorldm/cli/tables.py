@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from tensorldm.cli.crew import Scheduler, Workers, ended_gently
 from tensorldm.cli.main import app
 
 tables = typer.Typer(help="Compare methods and make the tables.", no_args_is_help=True)
@@ -55,6 +56,8 @@ def run(
     overrides: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")] = None,
     device: Annotated[str, typer.Option(help="Of trained models: auto, cpu, cuda or mps.")] = "auto",
     results: Annotated[Path | None, typer.Option(help="Markdown document whose section 'tables' is replaced.")] = None,
+    workers: Workers = 1,
+    scheduler: Scheduler = None,
     check: Annotated[bool, typer.Option("--check", help="Look at settings and models; run nothing.")] = False,
 ) -> None:
     """Run a study from scratch: subjects, every method, every experiment, then its tables.
@@ -65,21 +68,21 @@ def run(
 
     from tensorldm.config.reading import read_config
     from tensorldm.experiments.config import StudyConfig
-    from tensorldm.experiments.methods import Workbench
     from tensorldm.experiments.record import own_arguments, record_run
     from tensorldm.experiments.study import check_study, run_study
     from tensorldm.reconstruct.choice import pick_device
+    from tensorldm.work.crew import Crew
 
+    crew = Crew(workers, scheduler)
     study = read_config(StudyConfig, config, overrides or [])
     console = Console()
     for line in check_study(study):
         console.print(line, style="dim", markup=False, highlight=False)
     if check:
         return
-    with console.status("starting") as status:
-        record = record_run(own_arguments(), seed=study.seed)
-        bench = Workbench(pick_device(device))
-        remarks = run_study(study, out, bench=bench, record=record, tell=status.update)
+    with console.status("starting") as status, ended_gently():
+        record, where = record_run(own_arguments(), seed=study.seed), pick_device(device).type
+        remarks = run_study(study, out, device=where, record=record, tell=status.update, crew=crew)
     for remark in remarks:
         console.print(f"remark: {remark}", style="yellow", markup=False, highlight=False)
     make(out, results=results)

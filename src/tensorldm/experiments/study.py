@@ -1,21 +1,25 @@
 """Run a whole study from its settings: every subject, every method, every experiment; resumable at every tensor."""
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
+
+import torch
 
 from tensorldm.config.reading import dump_config
 from tensorldm.errors import DataError
 from tensorldm.evaluation.table import Row
 from tensorldm.experiments import model_studies, runtime
 from tensorldm.experiments.config import RuntimeConfig, StudyConfig
-from tensorldm.experiments.measuring import SubjectWork, measure_subject
+from tensorldm.experiments.measuring import SubjectWork
 from tensorldm.experiments.methods import Workbench, identity
 from tensorldm.experiments.parts import Part, Results, key_of
 from tensorldm.experiments.record import RunRecord
+from tensorldm.experiments.subject_jobs import measure_all, subject_work
 from tensorldm.experiments.subjects import StudySubject, Tell, gather
-from tensorldm.experiments.variants import Planned, plan_subject, tagged
+from tensorldm.experiments.variants import plan_subject, tagged
 from tensorldm.imaging.atomic import write_json, write_text
+from tensorldm.work.crew import ALONE, Crew
+from tensorldm.work.folder import writing_to
 
 RUNTIME = "runtime"
 SETTINGS, RECORD = "study.yaml", "run.json"
@@ -37,69 +41,62 @@ def check_study(study: StudyConfig) -> list[str]:
     ]
 
 
-def run_study(study: StudyConfig, out: Path, *, bench: Workbench, record: RunRecord, tell: Tell) -> list[str]:
+def run_study(
+    study: StudyConfig, out: Path, *, device: str, record: RunRecord, tell: Tell, crew: Crew = ALONE
+) -> list[str]:
     """Do what is missing of a study in ``out`` and write its long tables; gives remarks on what could not be done.
 
     Models are checked before a subject is made, and all subjects' headers before the first is read.
     """
     check_study(study)
-    results = Results(out)
-    groups = {
-        name: gather(name, group, results=results, seed=study.seed, tell=tell) for name, group in study.groups.items()
-    }
-    write_text(out / SETTINGS, dump_config(study))
-    remarks: list[str] = []
-    for name, subjects in groups.items():
-        works = [
-            SubjectWork(
-                subject, results.work(name, subject.name), bench, partial(_tell_of, tell, subject, i, len(subjects))
-            )
-            for i, subject in enumerate(subjects, start=1)
-        ]
-        remarks += _measure_group(study, works, results)
-        remarks += _look_inside(study, works, results)
-    if study.runtime is not None:
-        first = next(iter(groups.values()))[0]
-        remarks += _time_methods(study, study.runtime, first, results=results, tell=tell)
-    write_json(out / RECORD, {**record.to_json(), "Remarks": remarks})
+    with writing_to(out):
+        results, remarks = Results(out), []
+        groups = {
+            name: gather(name, group, results=results, seed=study.seed, workers=crew.workers, tell=tell)
+            for name, group in study.groups.items()
+        }
+        write_text(out / SETTINGS, dump_config(study))
+        for subjects in groups.values():
+            ended = measure_all(study, subjects, results=results, device=device, crew=crew, tell=tell)
+            remarks += [remark for outcome in ended.values() for remark in outcome.remarks]
+            _join_measured(study, subjects, results)
+            usable = [subject for subject in subjects if not ended[subject.name].failed]
+            remarks += _look_inside(study, usable, results=results, device=device, tell=tell)
+        if study.runtime is not None:
+            first = next(iter(groups.values()))[0]
+            remarks += _time_methods(study, study.runtime, first, results=results, tell=tell)
+        write_json(out / RECORD, {**record.to_json(), "Remarks": remarks})
     return remarks
 
 
-def _measure_group(study: StudyConfig, works: Sequence[SubjectWork], results: Results) -> list[str]:
-    everything: list[Planned] = []
-    remarks: list[str] = []
-    for position, work in enumerate(works):
-        planned = plan_subject(study, work.subject, position=position)
-        everything += planned
-        measure_subject(work, planned, results=results, keep=position < study.keep_tensors)
-        remarks += work.remarks
-        _unload(work)
-    for experiment in dict.fromkeys(each.part.experiment for each in everything):
-        parts = [each.part for each in everything if each.part.experiment == experiment]
-        results.join(experiment, works[0].subject.group, parts=parts)
-    return remarks
+def _join_measured(study: StudyConfig, subjects: Sequence[StudySubject], results: Results) -> None:
+    planned = [each for i, subject in enumerate(subjects) for each in plan_subject(study, subject, position=i)]
+    for experiment in dict.fromkeys(each.part.experiment for each in planned):
+        parts = [each.part for each in planned if each.part.experiment == experiment]
+        results.join(experiment, subjects[0].group, parts=parts)
 
 
-def _look_inside(study: StudyConfig, works: Sequence[SubjectWork], results: Results) -> list[str]:
+def _look_inside(
+    study: StudyConfig, subjects: Sequence[StudySubject], *, results: Results, device: str, tell: Tell
+) -> list[str]:
     """Routing and probe; where a group cannot be looked into, the rest of the study goes on."""
     remarks = []
+    bench = Workbench(torch.device(device))
     for experiment, config, run in (
         (model_studies.ROUTING, study.routing, model_studies.run_routing),
         (model_studies.PROBE, study.probe, model_studies.run_probe),
     ):
-        chosen = [work for work in works if not work.failed][: config.subjects if config is not None else 0]
-        if config is None or not chosen:
+        if config is None or not subjects:
             continue
-        subjects, group = [work.subject for work in chosen], chosen[0].subject.group
-        parts = model_studies.planned_parts(experiment, study, subjects, config=config)
+        chosen, group = subjects[: config.subjects], subjects[0].group
+        parts = model_studies.planned_parts(experiment, study, chosen, config=config)
+        works = [subject_work(subject, results=results, bench=bench, tell=tell) for subject in chosen]
         try:
-            remark = run(chosen, parts, study=study, results=results)
+            remark = run(works, parts, study=study, results=results)
         except DataError as error:
             remark = str(error)
         remarks += [f"{group}, {experiment}: {remark}"] if remark else []
         results.join(experiment, group, parts=parts)
-    for work in works:
-        _unload(work)
     return remarks
 
 
@@ -110,8 +107,7 @@ def _time_methods(
     remarks, keys = [], []
     for device in config.devices:
         bench = runtime.bench_on(device)
-        folder = results.work(subject.group, subject.name)
-        work = None if bench is None else SubjectWork(subject, folder, bench, tell)
+        work = None if bench is None else subject_work(subject, results=results, bench=bench, tell=tell)
         if work is None:
             remarks.append(f"Runtime on {device} was not measured here: there is no such device.")
         for name in config.methods:
@@ -120,33 +116,29 @@ def _time_methods(
                 keys.append(key)
                 if work is not None:
                     tell(f"runtime of {name} on {device}" + (f", {steps} steps" if steps else ""))
-                    _time_one(study, work, name, steps=steps, key=key, results=results)
+                    remarks += _time_one(study, work, name, steps=steps, key=key, results=results)
     results.join_keys(RUNTIME, subject.group, subject=subject.name, keys=keys)
     return remarks
 
 
-def _time_one(study: StudyConfig, work: SubjectWork, name: str, *, steps: int, key: str, results: Results) -> None:
+def _time_one(study: StudyConfig, work: SubjectWork, name: str, *, steps: int, key: str, results: Results) -> list[str]:
+    """Measure where it is missing; a remark where it cannot be."""
     assert study.runtime is not None
     where, subject = runtime.hardware(work.bench.device), work.subject
     label = tagged(name, steps=steps) if steps else name
     part = Part(RUNTIME, subject.group, subject.name, f"{label} {where}", key)
-    if results.missing([part]):
+    if not results.missing([part]):
+        return []
+    try:
         seconds = runtime.time_method(work, study.methods[name], steps=steps, config=study.runtime)
-        rows = [Row(label, subject.name, where, metric, value, subject.anatomy) for metric, value in seconds.items()]
-        results.write(part, rows)
+    except DataError as error:
+        return [f"Runtime of {label} was not measured: {error}"]
+    rows = [Row(label, subject.name, where, metric, value, subject.anatomy) for metric, value in seconds.items()]
+    results.write(part, rows)
+    return []
 
 
 def _steps_of(study: StudyConfig, name: str, config: RuntimeConfig) -> tuple[int, ...]:
     """0 for a method that has no steps."""
     bundle = study.methods[name].bundle
     return config.steps if bundle is not None and runtime.draws(bundle) else (0,)
-
-
-def _unload(work: SubjectWork) -> None:
-    """A series is hundreds of megabytes: nobody needs two of them."""
-    for name in ("loaded", "prepared"):
-        vars(work).pop(name, None)
-
-
-def _tell_of(tell: Tell, subject: StudySubject, number: int, count: int, what: str) -> None:
-    tell(f"{subject.group}: {subject.name} ({number} of {count}): {what}")

@@ -46,10 +46,14 @@ class StudySubject:
         return {"name": self.name, "bytes": state.st_size, "resample": self.resample}
 
 
-def gather(name: str, group: GroupConfig, *, results: Results, seed: int, tell: Tell) -> list[StudySubject]:
+def gather(
+    name: str, group: GroupConfig, *, results: Results, seed: int, tell: Tell, workers: int = 1
+) -> list[StudySubject]:
     """The subjects of a group; virtual ones are made where they are missing, scans are checked by their headers."""
     if group.virtual is not None:
-        scans = _virtual(name, group.virtual, out=results.root / "cohorts" / name, seed=seed, tell=tell)
+        scans = _virtual(
+            name, group.virtual, out=results.root / "cohorts" / name, seed=seed, tell=tell, workers=workers
+        )
     else:
         scans = [each for path in _in_order(group.scans) for each in path]
     subjects = [_subject(name, scan, group) for scan in scans]
@@ -59,7 +63,7 @@ def gather(name: str, group: GroupConfig, *, results: Results, seed: int, tell: 
     return subjects
 
 
-def _virtual(name: str, wanted: VirtualSubjects, *, out: Path, seed: int, tell: Tell) -> list[ScanFiles]:
+def _virtual(name: str, wanted: VirtualSubjects, *, out: Path, seed: int, tell: Tell, workers: int) -> list[ScanFiles]:
     settings = read_cohort(wanted.config, wanted.changes)
     plan = Plan(
         source=open_source(wanted.source, wanted.split, settings=settings, subjects=wanted.subjects),
@@ -70,7 +74,7 @@ def _virtual(name: str, wanted: VirtualSubjects, *, out: Path, seed: int, tell: 
         layout_name="hcp",
         out=out,
     )
-    for count, label in enumerate(write_cohort(plan, wanted.subjects), start=1):
+    for count, label in enumerate(write_cohort(plan, wanted.subjects, workers=workers), start=1):
         tell(f"{name}: virtual subject {label} ({count} of {wanted.subjects})")
     labels = {plan.layout.label(index) for index in range(wanted.subjects)}
     return [scan for scan in find_scans(out) if scan.name in labels]

@@ -5,20 +5,19 @@ import time
 
 import numpy as np
 import pytest
-import torch
 
 from tensorldm.errors import DataError
 from tensorldm.evaluation.evaluate import evaluate_files
 from tensorldm.evaluation.table import read_table
 from tensorldm.experiments.config import StudyConfig
 from tensorldm.experiments.kept import kept_subjects
-from tensorldm.experiments.methods import Workbench
 from tensorldm.experiments.parts import Results
 from tensorldm.experiments.record import record_run
 from tensorldm.experiments.study import run_study
 from tensorldm.experiments.tables.making import build_tables, to_document
 from tensorldm.experiments.tables.stored import StoredStudy
 from tensorldm.imaging.tensor_files import read_provenance
+from tensorldm.work.crew import Crew
 
 
 def settings(scans, bundle, **changes) -> StudyConfig:
@@ -44,9 +43,10 @@ def settings(scans, bundle, **changes) -> StudyConfig:
     return StudyConfig.model_validate({**values, **changes})
 
 
-def run(study: StudyConfig, out, *, heard: list[str] | None = None) -> list[str]:
-    bench, told = Workbench(torch.device("cpu")), [] if heard is None else heard
-    return run_study(study, out, bench=bench, record=record_run(["tables", "run"], seed=study.seed), tell=told.append)
+def run(study: StudyConfig, out, *, heard: list[str] | None = None, workers: int = 1) -> list[str]:
+    told: list[str] = [] if heard is None else heard
+    record = record_run(["tables", "run"], seed=study.seed)
+    return run_study(study, out, device="cpu", record=record, tell=told.append, crew=Crew(workers))
 
 
 @pytest.fixture(scope="module")
@@ -277,3 +277,20 @@ def test_a_rivals_bundle_is_a_line_like_any_other(scans, tmp_path):
     timed = {row.method: row.metric for row in read_table(tmp_path / "out" / "runtime.real.csv")}
     assert set(timed) == {"unet"}  # without steps: it does not draw
     assert [remark for remark in remarks if remark.startswith("real, routing:")]
+
+
+@pytest.mark.slow
+def test_two_workers_give_the_figures_of_one(scans, tmp_path):
+    plain = {"groups": {"real": {"scans": scans}}, "methods": {"ade": {"analytic": "ade"}}}
+    plain["comparisons"] = {"c": {"title": "c", "ours": "ade", "methods": ["ade"]}}
+    for workers in (1, 2):
+        assert run(StudyConfig.model_validate(plain), tmp_path / str(workers), workers=workers) == []
+    first, second = ((tmp_path / name / "accuracy.real.csv").read_bytes() for name in ("1", "2"))
+    assert first == second
+
+
+def test_a_second_run_on_the_same_folder_is_refused(study, tmp_path):
+    from tensorldm.work.folder import writing_to
+
+    with writing_to(tmp_path / "out"), pytest.raises(DataError, match="out"):
+        run(study, tmp_path / "out")
