@@ -1,4 +1,5 @@
-"""Settings of what sets scanners of every kind apart from one research protocol; all of it is off by default.
+"""Settings of what sets scanners of every kind apart from one research protocol; all of it is off by default
+[choice: clinical-stream].
 
 Ranges are (lowest, highest). A share is the part of the subjects that have something at all.
 ``preset clinical`` lists every value with its reason.

@@ -1,4 +1,4 @@
-"""Texture from voxel to voxel: tensors strained and turned a little, each voxel its own way.
+"""Texture from voxel to voxel: tensors strained and turned a little, each voxel its own way [choice: voxel-texture].
 
 D becomes M D Mᵀ with M = I + E: the trace of E changes the mean diffusivity, its symmetric part the shape, its
 antisymmetric part the direction, and D stays positive definite whatever E is. Fluid has none:
