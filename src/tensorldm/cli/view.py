@@ -1,5 +1,6 @@
 """``tensorldm view``: look at reconstructions in the browser, or reconstruct a scan there."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -51,7 +52,8 @@ def view(
     scene = find_scene(sources, reference=reference, convention=convention) if wanted else Scene((), (), ())
     means = Means(model=model, method=method, device=device, draw=draw, describe=describe)
     with ended_gently(), serving(scene, means, port=port) as (server, access):
-        typer.echo(f"{len(scene.shown)} reconstructions and {len(scene.tracts)} tractograms: {access.address}")
+        found = f"{_count(scene.shown, 'reconstruction')} and {_count(scene.tracts, 'tractogram')}"
+        typer.echo(f"{found}: {access.address}")
         typer.echo("Only this machine can open it, with the whole address. Ctrl-C ends it.")
         if browser:
             threading.Thread(target=webbrowser.open, args=(access.address,), daemon=True).start()
@@ -61,3 +63,7 @@ def view(
             typer.echo("\nclosed; temporary files are removed")
         except OSError as error:
             raise ToolError(f"The server stopped ({error}). Start it again.") from error
+
+
+def _count(things: Sequence[object], name: str) -> str:
+    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"

@@ -46,7 +46,7 @@ function fillTracts() {
     const box = Object.assign(document.createElement('input'), { type: 'checkbox', checked: wish.tracts.includes(tract.key) });
     box.dataset.tract = tract.key;
     box.addEventListener('change', () => change({ tracts: box.checked ? [...wish.tracts, tract.key] : wish.tracts.filter((key) => key !== tract.key) }));
-    const owner = wish.right && tract.owner ? ` (${name(find(tract.owner))})` : '';
+    const owner = wish.right && tract.owner ? ` · ${name(find(tract.owner))}` : '';
     label.append(box, tract.title + owner);
     return label;
   }));

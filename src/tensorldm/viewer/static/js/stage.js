@@ -14,7 +14,8 @@ const DIFFERENCE_MAP = { R: [120, 20, 0, 210, 255], G: [210, 90, 0, 40, 220], B:
 const OPTIONS = {
   backColor: [0, 0, 0, 1],
   crosshairColor: [1, 0.85, 0.2, 0.9],
-  crosshairWidth: 0.4,
+  crosshairWidth: 0.6,
+  crosshairWidthUnit: 'mm',
   crosshairGap: 8,
   isColorbar: true,
   colorbarHeight: 0.03,
