@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from tensorldm.errors import DataWarning, TensorldmError
 
-EXAMPLES = int(os.environ.get("TENSORLDM_FUZZ_EXAMPLES", "50"))
+EXAMPLES = int(os.environ.get("TENSORLDM_FUZZ_EXAMPLES", "24"))
 LONGEST_SENTENCE = 2000
 
 settings.register_profile(
