@@ -16,6 +16,7 @@ from tensorldm.imaging.volume import Space
 from tensorldm.reconstruct.naming import Naming, naming_of
 from tensorldm.reconstruct.outputs import EXTRA
 from tensorldm.reconstruct.result import Reconstruction
+from tensorldm.report.sidecar_check import check_sidecar
 from tensorldm.shapes import Image
 
 ONE_TENSOR = re.compile(r"tensor\.nii(\.gz)?|.+_model-DTI_param-tensor_dwimap\.nii(\.gz)?")
@@ -52,18 +53,17 @@ def find_tensor(place: Path) -> Path:
     found = [place] if place.is_file() else find_tensors(place)
     beside = [path for path in found if path.parent == place]
     chosen = beside or found
-    if len(chosen) != 1:
-        many = f"{len(chosen)} tensor images, one is needed" if chosen else "no tensor image"
-        raise DataError(f"{place}: {many}. {HOW}")
+    if not chosen:
+        raise DataError(f"{place}: no tensor image in or below it. {HOW}")
+    if len(chosen) > 1:
+        raise DataError(f"{place}: {len(chosen)} tensor images in it. Name one of them, or show all with --cohort.")
     return chosen[0]
 
 
 def read_recorded(tensor: Path) -> Recorded:
     """Everything that a report shows, from the files around a tensor image."""
     notes = read_sidecar(tensor)
-    missing = [key for key in ("Method", "Volumes", "BValues", "AnglesToAxesDegrees", "Warnings") if key not in notes]
-    if missing:
-        raise DataError(f"{sidecar_path(tensor)}: '{missing[0]}' is not in it, so this is no reconstruction's. {HOW}")
+    check_sidecar(sidecar_path(tensor), notes)
     naming = naming_of(tensor)
     root, volume = tensor.parent, read_tensor(tensor)
     mask, mask_space = read_mask(root / naming.image("mask"))

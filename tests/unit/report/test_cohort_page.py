@@ -1,5 +1,7 @@
 """The page of a cohort: everyone in a line, outliers told, links that lead to each one's report."""
 
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
@@ -108,7 +110,10 @@ def test_a_broken_one_is_named_and_stops_nobody(write, tmp_path, read_page):
     members, failures = gather_members([tmp_path], tell=silent)
     assert [member.name for member in members] == ["good"]
     assert list(failures) == [str(broken)]
-    assert "this is no reconstruction's" in read_page(cohort_page(members, failures=failures, root=tmp_path)).text
+    assert (
+        "not a reconstruction's sidecar ('Method': Field required)"
+        in read_page(cohort_page(members, failures=failures, root=tmp_path)).text
+    )
 
 
 def test_two_subjects_of_one_name_are_told_apart_by_their_folders(write, tmp_path):
@@ -117,6 +122,40 @@ def test_two_subjects_of_one_name_are_told_apart_by_their_folders(write, tmp_pat
     assert first != second
     members, _ = gather_members([tmp_path], tell=silent)
     assert [member.name for member in members] == ["anna/anna", "bert/anna"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("Volumes", [0, 1], "'Volumes'"),
+        ("BValues", [0, 1000], "differ in length"),
+        ("BValues", [0, 1000, float("inf"), 1000], "finite"),
+        ("GradientTable", ["0 0 1"] * 9, "not x y z b"),
+        ("GradientTable", ["0 0 up 1000"] * 9, "not x y z b"),
+        ("GradientTable", ["0 0 nan 1000"] * 9, "not x y z b"),
+        ("GradientTable", ["0 0 0 1000"] * 9, "not x y z b"),
+        ("GradientTable", ["0 0 0 0"], "not all in GradientTable"),
+        ("Model", {"Title": "m"}, "WeightsSHA256"),
+        ("Model", {"Title": "m", "WeightsSHA256": "ab"}, "Samples, Steps, Seed or Sampler"),
+        ("Warnings", "none", "'Warnings'"),
+        ("Inputs", ["dwi"], "'Inputs'"),
+    ],
+)
+def test_a_sidecar_that_somebody_edited_is_refused_with_what_is_wrong_in_it(key, value, words, write):
+    tensor = write("anna")
+    note = json.loads(sidecar_path(tensor).read_text())
+    del note["Samples"], note["Model"]
+    sidecar_path(tensor).write_text(json.dumps({**note, key: value}))
+    with pytest.raises(DataError, match=re.escape(str(sidecar_path(tensor)))) as refused:
+        read_recorded(tensor)
+    assert words in str(refused.value)
+
+
+def test_several_tensors_in_a_place_are_not_chosen_from(write, tmp_path):
+    write("anna")
+    write("bert")
+    with pytest.raises(DataError, match="2 tensor images in it"):
+        find_tensor(tmp_path)
 
 
 def test_nothing_to_show_is_an_error_that_says_what_to_give(tmp_path):
