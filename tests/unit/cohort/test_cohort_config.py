@@ -1,10 +1,15 @@
 """The preset, the schema and the plain settings tell one story."""
 
-import pytest
+from dataclasses import fields
 
+import pytest
+import yaml
+
+from tensorldm.cohort.clinical import SchemeSettings
 from tensorldm.cohort.config import CohortConfig, read_cohort
 from tensorldm.cohort.settings import CohortSettings
 from tensorldm.config import dump_config
+from tensorldm.config.reading import preset_path
 from tensorldm.errors import ConfigError
 
 
@@ -36,3 +41,22 @@ def test_a_dumped_configuration_reads_back_the_same(tmp_path):
 def test_a_wrong_setting_is_refused_by_name(override, word):
     with pytest.raises(ConfigError, match=word):
         read_cohort("cohort", [override])
+
+
+def test_the_clinical_preset_lists_every_setting_and_survives_a_round_trip(tmp_path):
+    config = read_cohort("clinical")
+    listed = yaml.safe_load(preset_path("clinical").read_text())
+    for group in ("warp", "variation", "protocol", "detail", "artefacts"):
+        assert set(listed[group]) == {field.name for field in fields(getattr(config, group))}, group
+    assert set(listed["protocol"]["scheme"]) == {field.name for field in fields(SchemeSettings)}
+    (tmp_path / "again.yaml").write_text(dump_config(config))
+    assert read_cohort(tmp_path / "again.yaml") == config
+
+
+def test_shares_and_counts_of_the_clinical_preset_are_refused_when_wrong():
+    for override, word in (
+        ("artefacts.slab=3", "slab is a share"),
+        ("protocol.scheme.directions=[2, 4]", "directions"),
+    ):
+        with pytest.raises(ConfigError, match=word):
+            read_cohort("clinical", [override])
