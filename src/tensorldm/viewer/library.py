@@ -80,6 +80,7 @@ class Library:
             "key": shown.key,
             "method": shown.method,
             "subject": shown.subject,
+            "place": shown.place,
             "isReference": shown.key in self._scene.references,
             "reference": None if (reference := self._scene.reference_of(shown.key)) is None else reference.key,
             "maps": available(lambda name: shown.naming.image(name).is_file(), compared=self._comparable(shown)),

@@ -3,6 +3,7 @@
 Every file gets a key here. A browser only ever sends keys back, so that nothing it says can name a file.
 """
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,8 @@ class Shown:
     subject: str | None
     naming: Naming
     """Where the maps beside the tensor are; paths are absolute."""
+    place: str | None = None
+    """Its folder within the one that the user named, where method and subject do not tell it from another."""
 
     @property
     def folder(self) -> Path:
@@ -105,7 +108,8 @@ def find_scene(sources: Sequence[Path], *, reference: Path | None = None, conven
             f"{sources[0]}: {len(paths)} tensor images, more than the {MOST_RECONSTRUCTIONS} that one page lists. "
             "Give the folder of one subject."
         )
-    shown = tuple(look_at(path, f"r{number}", convention=convention) for number, path in enumerate(paths))
+    found = [look_at(path, f"r{number}", convention=convention) for number, path in enumerate(paths)]
+    shown = tuple(_told_apart(found))
     return Scene(shown, _tracts(sources, shown), _reference_keys(shown, reference))
 
 
@@ -146,6 +150,18 @@ def _visible(source: Path) -> Iterable[Path]:
     for path in source.rglob("*"):
         if not any(part.startswith(".") for part in path.relative_to(source).parts) and path.is_file():
             yield path
+
+
+def _told_apart(found: Sequence[Shown]) -> Iterable[Shown]:
+    """Reconstructions with names that differ: every scanner calls its file dwi."""
+    titles = [each.title for each in found]
+    for each in found:
+        alike = [other.folder for other in found if other.title == each.title]
+        if titles.count(each.title) == 1:
+            yield each
+        else:
+            root = Path(os.path.commonpath(alike))
+            yield replace(each, place=each.folder.relative_to(root).as_posix())
 
 
 def _naming_of(tensor: Path) -> Naming:

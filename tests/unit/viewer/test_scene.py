@@ -44,6 +44,14 @@ def test_nobody_is_compared_with_another_subject(tmp_path, make_result, tensors)
     assert [scene.reference_of(each.key).subject for each in models] == ["anna", "bert"]
 
 
+def test_scans_of_one_name_are_told_apart_by_their_folders(tmp_path, make_result, tensors):
+    for name in ("monday", "tuesday"):
+        make_result(tmp_path / name / "dwi", tensors(), subject="dwi")
+    make_result(tmp_path / "other", tensors(), subject="other")
+    scene = find_scene([tmp_path])
+    assert [each.place for each in scene.shown] == ["monday/dwi", None, "tuesday/dwi"]
+
+
 def test_unfinished_and_hidden_results_are_passed_over(tmp_path, make_result, tensors):
     make_result(tmp_path / "model", tensors())
     make_result(tmp_path / ".result.1234.part", tensors())

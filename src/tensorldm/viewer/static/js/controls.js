@@ -8,7 +8,8 @@ const option = (value, text) => Object.assign(document.createElement('option'), 
 export function name(shown) {
   const several = new Set(world.scene.shown.map((each) => each.subject)).size > 1;
   const title = several && shown.subject ? `${shown.method} · ${shown.subject}` : shown.method;
-  return shown.isReference ? `${title} (reference)` : title;
+  const full = shown.place ? `${title} · ${shown.place}` : title;
+  return shown.isReference ? `${full} (reference)` : full;
 }
 
 function fillSides() {

@@ -26,6 +26,7 @@ void main() {
   if (overlays < 1.0) return;
   ivec3 size = textureSize(overlay, 0);
   vec3 position = texPos * vec3(size);
+  vec3 pixel = fwidth(position); // here, where every pixel passes: next to one that has returned it is not defined
   vec4 packed = texelFetch(overlay, clamp(ivec3(floor(position)), ivec3(0), size - 1), 0);
   uint bits = uint(packed.a * 255.0 + 0.5);
   float fa = length(packed.rgb);
@@ -47,7 +48,8 @@ void main() {
   vec3 along = slant > 1e-4 ? normalize(flatWorld) : vec3(0.0);
   float reach = ${REACH.toFixed(3)} * slant;
   float away = length(offset - clamp(dot(offset, along), -reach, reach) * along);
-  float edge = fwidth(away) + 1e-4;
+  pixel[across] = 0.0;
+  float edge = 0.7 * length(toWorld * pixel) / side + 1e-4;
   float inside = 1.0 - smoothstep(${HALF_WIDTH.toFixed(3)} - edge, ${HALF_WIDTH.toFixed(3)} + edge, away);
   vec3 hue = packed.rgb / max(max(packed.r, packed.g), packed.b);
   color.rgb = mix(color.rgb, hue, inside);
