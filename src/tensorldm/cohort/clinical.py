@@ -113,6 +113,9 @@ class ArtefactSettings(Checked):
     """Share of subjects scanned with other voxels than the grid's."""
     in_plane_mm: Range = (1.7, 3.5)
     slice_mm: Range = (2.5, 5.0)
+    interpolated: float = 0.0
+    interpolated_mm: Range = (2.0, 3.5)
+    """FWHM of a blur after the noise, as interpolating scanners give it: their noise is alike in neighbours."""
     slab: float = 0.0
     slab_mm: Range = (48.0, 80.0)
     """Height of the field of view where it is cut."""
@@ -123,8 +126,8 @@ class ArtefactSettings(Checked):
     """Share of subjects whose mask takes in much of the bone, and how much of it."""
 
     def __post_init__(self) -> None:
-        self._is_share("misaligned", "eddy", "distorted", "coarse", "slab", "eroded", "generous")
-        self._in_order("misalignment_mm", "eddy_mm", "distortion_mm", "generous_rim", lowest=0.0)
+        self._is_share("misaligned", "eddy", "distorted", "coarse", "interpolated", "slab", "eroded", "generous")
+        self._in_order("misalignment_mm", "eddy_mm", "distortion_mm", "interpolated_mm", "generous_rim", lowest=0.0)
         self._in_order("in_plane_mm", "slice_mm", lowest=0.5)
         self._in_order("slab_mm", lowest=10.0)
         self._at_least(0.0, "misalignment_degrees_per_mm")
@@ -136,5 +139,5 @@ class ArtefactSettings(Checked):
 
     @property
     def act_on_images(self) -> bool:
-        """Whether any volume is moved, distorted or of other voxels."""
-        return max(self.misaligned, self.eddy, self.distorted, self.coarse) > 0
+        """Whether any volume is moved, distorted, interpolated or of other voxels."""
+        return max(self.misaligned, self.eddy, self.distorted, self.coarse, self.interpolated) > 0

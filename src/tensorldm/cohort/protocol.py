@@ -65,6 +65,8 @@ class Protocol:
     """mm along z; None: as the voxels."""
     blur_fwhm: float = 0.0
     """mm, beyond the voxel itself."""
+    smoothing_fwhm: float = 0.0
+    """mm; a blur after the noise, on the scan's own grid."""
     snr: float = 30.0
     """Mean b=0 signal of white matter over the noise's standard deviation in one real channel; inf: no noise."""
     coils: int = 1
@@ -224,7 +226,9 @@ def _with_artefacts(protocol: Protocol, settings: ArtefactSettings, generator: G
         spacing_mm=settings.distortion_spacing_mm,
         axis=0 if drawn[4] < PHASE_LEFT_RIGHT else 1,
     )
-    return replace(protocol, distortion=distortion)
+    interpolated = uniform(generator, (0.0, 1.0)) < settings.interpolated
+    smoothing = _stepped_blur(uniform(generator, settings.interpolated_mm)) if interpolated else 0.0
+    return replace(protocol, distortion=distortion, smoothing_fwhm=smoothing)
 
 
 def _table(b0s: int, count: int, bval: float) -> tuple[BVals, Directions]:

@@ -62,6 +62,10 @@ def scan(anatomy: Anatomy, protocol: Protocol, *, generator: Generator, noise_ge
             noiseless, mask, voxel_size = _acquire(noiseless, mask, anatomy, protocol)
     sigma = noise_level(anatomy, protocol.snr)
     noisy = add_noise(noiseless, sigma, coils=protocol.coils, generator=noise_generator)
+    if protocol.smoothing_fwhm > 0:
+        noisy, noiseless = (
+            smoothed(values, mask, fwhm=protocol.smoothing_fwhm, voxel_size=voxel_size) for values in (noisy, noiseless)
+        )
     return Scan(protocol, noisy, noiseless, mask, voxel_size, sigma, field)
 
 
@@ -125,6 +129,16 @@ def laid_out(values: Float[Tensor, "v n"], mask: Bool[Tensor, "x y z"]) -> Float
     volumes = values.new_zeros(values.shape[1], *mask.shape)
     volumes[:, mask] = values.T
     return volumes
+
+
+def smoothed(
+    values: Float[Tensor, "v n"], mask: Bool[Tensor, "x y z"], *, fwhm: float, voxel_size: Size
+) -> Float[Tensor, "v n"]:
+    """A series blurred within its mask: what is outside does not mix in."""
+    x, y, z = mask.shape
+    blur = gaussian_matrices((x, y, z), voxel_size, fwhm=fwhm, device=values.device)
+    cover = along_axes(mask.to(values.dtype)[None], blur)[0][mask]
+    return (along_axes(laid_out(values, mask), blur)[:, mask] / cover).T
 
 
 def _draw_shifts(anatomy: Anatomy, protocol: Protocol, generator: Generator) -> Shifts:

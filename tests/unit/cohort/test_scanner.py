@@ -233,3 +233,24 @@ def test_deviating_gradients_bend_the_plain_fit_and_the_fit_that_knows_them_is_e
     error = (plain.T[:, pure[helical_anatomy.mask]] - truth).abs().max()
     assert error > 5e-5
     assert torch.allclose(measured.clean[:, pure], truth, atol=5e-7)
+
+
+def test_noise_of_an_interpolating_scanner_is_alike_in_neighbours_and_the_tensor_stays(helical_anatomy):
+    plain = scanned(helical_anatomy, protocol_of(snr=20.0))
+    soft = scanned(helical_anatomy, protocol_of(snr=20.0, smoothing_fwhm=3.0))
+    assert torch.equal(plain.mask, soft.mask)
+
+    def noise(result):
+        volumes = torch.zeros(result.mask.shape)
+        volumes[result.mask] = result.signal[:, 0] - result.noiseless[:, 0]
+        pair = torch.stack(
+            [volumes[1:][result.mask[1:] & result.mask[:-1]], volumes[:-1][result.mask[1:] & result.mask[:-1]]]
+        )
+        return float(pair.std()), float(torch.corrcoef(pair)[0, 1])
+
+    (loud, apart), (quiet, alike) = noise(plain), noise(soft)
+    assert abs(apart) < 0.05
+    assert alike > 0.3
+    assert quiet < 0.75 * loud
+    inner = (helical_anatomy.fractions[0] > 0.99)[helical_anatomy.mask]
+    assert torch.allclose(soft.noiseless[inner, 0], plain.noiseless[inner, 0], rtol=0.02)
