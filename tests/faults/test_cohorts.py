@@ -10,8 +10,6 @@ import nibabel
 import numpy as np
 import pytest
 
-from tensorldm.work import crew
-
 NAMES = [f"{900001 + number}" for number in range(50)]
 
 
@@ -64,11 +62,8 @@ def _writers(folder):
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc to find the worker that is writing")
-@pytest.mark.parametrize("kind", ["dask", "pool"])
-def test_a_worker_killed_in_the_middle_of_a_subject(kind, cohort, tmp_path, program, check, monkeypatch):
+def test_a_worker_killed_in_the_middle_of_a_subject(cohort, tmp_path, program, check, monkeypatch):
     results, debris = check
-    if kind == "pool":
-        monkeypatch.setattr(crew, "has_dask", lambda: False)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     tree, out = cohort(4), tmp_path / "out"
     assert program("reconstruct", tree, "-o", tmp_path / "undisturbed").code == 0

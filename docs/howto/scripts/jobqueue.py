@@ -1,8 +1,8 @@
 """A BIDS cohort on workers that SLURM starts and ends, with dask-jobqueue; PBSCluster, SGECluster, LSFCluster go alike.
 
-    python jobqueue.py BIDS_DIR OUT --jobs 20 --directive=--gpus=1 -- --model BUNDLE --samples 4
+    python jobqueue.py BIDS_DIR OUT --jobs 20 --directive=--gpus=1 --model BUNDLE --samples 4
 
-Run it on a login node or in a small job; it ends when the cohort is done. Words after ``--`` go to tensorldm.
+Run it on a login node or in a small job; it ends when the cohort is done. Options it does not know go to tensorldm.
 """
 
 import argparse
@@ -22,8 +22,7 @@ def main() -> int:
     parser.add_argument("--memory", default="8GB", help="of one worker: a scan, its working copy and the model")
     parser.add_argument("--walltime", default="04:00:00")
     parser.add_argument("--directive", action="append", default=[], help="a line for #SBATCH, such as --gpus=1")
-    parser.add_argument("options", nargs="*", help="for tensorldm bids")
-    words = parser.parse_args()
+    words, options = parser.parse_known_args()
     with SLURMCluster(
         cores=1,
         processes=1,
@@ -34,7 +33,7 @@ def main() -> int:
     ) as cluster:
         cluster.adapt(minimum_jobs=1, maximum_jobs=words.jobs)
         command = [sys.executable, "-m", "tensorldm", "bids", words.bids_dir, words.out, "participant"]
-        command += ["--scheduler", cluster.scheduler_address, *words.options]
+        command += ["--scheduler", cluster.scheduler_address, *options]
         return subprocess.run(command, check=False).returncode
 
 

@@ -81,7 +81,7 @@ def _handed_out(
             yield future
             return
 
-    ended = as_completed([future for _ in range(ahead) for future in submit()])
+    ended = as_completed([future for _ in range(ahead) for future in submit()], loop=client.loop)
     for future in ended:
         job = under_way.pop(future)
         try:
@@ -105,15 +105,15 @@ def _alone(client: Client, task: Callable[[J], R], job: J) -> Done[J, R] | Lost[
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Dask tells of every connection; a lost worker or scheduler is told as one sentence, by us."""
-    logger = logging.getLogger("distributed")
-    level, heard = logger.level, logger.propagate
-    logger.setLevel(logging.CRITICAL)
-    logger.propagate = False
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
+    levels = {logger: logger.level for logger in map(logging.getLogger, names)}
+    for logger in levels:
+        logger.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
-        logger.setLevel(level)
-        logger.propagate = heard
+        for logger, level in levels.items():
+            logger.setLevel(level)
 
 
 @contextmanager
