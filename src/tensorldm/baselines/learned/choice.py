@@ -31,6 +31,12 @@ class RivalChoice(Choice):
         assert self.folder is not None, "a rival is a bundle"
         return rival_traits(read_rival_info(self.folder).method)
 
+    @property
+    def identity(self) -> str:
+        """The weights' hash."""
+        assert self.folder is not None, "a rival is a bundle"
+        return read_rival_info(self.folder).weights_sha256
+
     def load(self, settings: Settings, *, device: torch.device) -> Engine:
         """Ready to work."""
         assert self.folder is not None, "a rival is a bundle"

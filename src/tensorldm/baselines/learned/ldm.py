@@ -16,20 +16,25 @@ from monai.networks.nets.diffusion_model_unet import DiffusionModelUNet
 from monai.networks.nets.vqvae import VQVAE
 from torch import Tensor
 
+from tensorldm.baselines.learned.codebook import LatentList, revive_codes, start_codes
 from tensorldm.baselines.learned.config import LDMModel
 from tensorldm.baselines.learned.denoising import denoising_error, draw_latents, draw_noise
 from tensorldm.baselines.learned.objective import Logs, Positions, RivalObjective, mean_inside
 from tensorldm.baselines.learned.rival import Goal, Rival, Sampling
-from tensorldm.baselines.learned.told import NUM_CHANNELS, NUM_IMAGES, NUM_SETTINGS, Told
+from tensorldm.baselines.learned.told import NUM_CHANNELS, NUM_IMAGES, NUM_SETTINGS, Told, tell_batch
 from tensorldm.batch import Batch
 from tensorldm.components import NUM_COMPONENTS
 from tensorldm.config.training import StageConfig
 from tensorldm.data.scaling import TensorScaling
 from tensorldm.diffusion import linear_schedule
-from tensorldm.shapes import Masks
+from tensorldm.rng import generator
+from tensorldm.shapes import Components, Masks
 
 SMALLEST_SPREAD = 1e-6
-LatentVolume = Float[Tensor, "b f x y z"]
+CODE_DECAY = 0.9
+"""Of the codes' running means: between MONAI's 0.5 and 0.99, usual for large batches; dead codes show soon."""
+LatentVolume = Float[Tensor, "_ _ x y z"]
+"""Latents of samples, or the condition beside them, of which there may be one for all."""
 HALVING, DOUBLING = (2, 4, 1, 1), (2, 4, 1, 1, 0)
 """Stride, kernel, dilation and padding of a level, and the output's padding on the way back."""
 
@@ -72,21 +77,32 @@ class LDM(Rival):
     def goals(self, stage: int, *, settings: StageConfig, seed: int) -> list[Goal]:  # noqa: ARG002  no options
         """Autoencoders, then the denoiser of their latents."""
         if stage == 1:
-            return [Goal("autoencoders", AutoencoderObjective(self), ("tensors.", "scans."))]
+            return [Goal("autoencoders", AutoencoderObjective(self, seed=seed), ("tensors.", "scans."))]
         return [Goal("denoiser", LatentDenoising(self, seed=seed, stage=stage), ("unet.",))]
 
     @torch.no_grad()
-    def begin(self, stage: int, batches: Iterable[Batch]) -> None:
-        """Give the latents of some training subjects mean zero and variance one, channel by channel."""
-        if stage == 1:
-            return
-        inside = []
+    def begin(self, stage: int, batches: Iterable[Batch], *, seed: int) -> None:
+        """First codes from latents of training subjects; then, for diffusion, their mean and spread."""
+        tensors, scans = [], []
         for batch in batches:
-            latents = self.tensors.encode(self.scaling.scale(batch.components) * batch.mask[:, None])
-            inside.append(rearrange(latents, "b f x y z -> b x y z f")[self.latent_mask(batch.mask)])
-        values = torch.cat(inside)
+            told = tell_batch(batch, self.scaling.per_component)
+            tensors.append(self.inside(self.tensors.encode(self._target(batch)), batch.mask))
+            scans.append(self.inside(self.scans.encode(told.channels), batch.mask))
+        if stage == 1:
+            random = generator(seed, "first codes")
+            start_codes(self.tensors.quantizer.quantizer, torch.cat(tensors), random)
+            start_codes(self.scans.quantizer.quantizer, torch.cat(scans), random)
+            return
+        values = torch.cat(tensors)
         self.latent_mean.copy_(values.mean(dim=0).reshape(self.latent_mean.shape))
         self.latent_spread.copy_(values.std(dim=0).clamp_min(SMALLEST_SPREAD).reshape(self.latent_spread.shape))
+
+    def inside(self, latents: Float[Tensor, "b f _ _ _"], mask: Masks) -> LatentList:
+        """Latents that any voxel of the mask falls into, as a list."""
+        return rearrange(latents, "b f x y z -> b x y z f")[self.latent_mask(mask)]
+
+    def _target(self, batch: Batch) -> Components:
+        return self.scaling.scale(batch.components) * batch.mask[:, None]
 
     def latent_mask(self, mask: Masks) -> Bool[Tensor, "b _ _ _"]:
         """Latents that any voxel of the mask falls into."""
@@ -124,19 +140,30 @@ class LDM(Rival):
 class AutoencoderObjective(RivalObjective):
     """Both autoencoders: |error| and the commitment to the codes."""
 
-    def __init__(self, rival: LDM) -> None:
-        super().__init__(rival.scaling)
+    def __init__(self, rival: LDM, *, seed: int) -> None:
+        super().__init__(rival.scaling, seed=seed)
         self.rival = rival
 
-    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:  # noqa: ARG002  nothing is drawn
-        """Loss of encoding and decoding tensors and scans."""
+    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
+        """Loss of encoding and decoding tensors and scans; in training, dead codes are revived."""
         told, target = self.read(batch)
-        tensors, tensor_commitment = self.rival.tensors(target)
-        images, scan_commitment = self.rival.scans(told.channels)
-        on_tensors = mean_inside((tensors.float() - target).abs(), batch.mask)
-        on_scans = mean_inside((images.float() - told.images).abs(), batch.mask)
+        random = self.generators(positions, torch.device("cpu"))[0]
+        on_tensors, tensor_commitment = self._code(self.rival.tensors, target, target, told=told, random=random)
+        on_scans, scan_commitment = self._code(self.rival.scans, told.channels, told.images, told=told, random=random)
         loss = on_tensors + on_scans + tensor_commitment + scan_commitment
-        return loss, {"tensors": on_tensors.detach(), "scans": on_scans.detach()}
+        logs = {"tensors": on_tensors.detach(), "scans": on_scans.detach()}
+        return loss, logs | {"perplexity": self.rival.tensors.quantizer.perplexity.detach()}
+
+    def _code(
+        self, coder: VQVAE, volume: Tensor, target: Tensor, *, told: Told, random: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        latents = coder.encode(volume)
+        quantized, commitment = coder.quantize(latents)
+        error = mean_inside((coder.decode(quantized).float() - target).abs(), told.mask)
+        known = self.rival.inside(latents.detach(), told.mask)
+        if self.training and len(known):
+            revive_codes(coder.quantizer.quantizer, known, random)
+        return error, commitment
 
 
 class LatentDenoising(RivalObjective):
@@ -178,7 +205,7 @@ def _autoencoder(config: LDMModel, in_channels: int, out_channels: int) -> VQVAE
         upsample_parameters=(DOUBLING,) * levels,
         num_embeddings=config.num_codes,
         embedding_dim=config.latent_channels,
-        decay=0.99,
+        decay=CODE_DECAY,
     )
 
 

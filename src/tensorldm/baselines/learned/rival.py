@@ -62,7 +62,7 @@ class Rival(nn.Module, ABC):
     def estimate(self, told: Told, sampling: Sampling) -> Float[Tensor, "k 6 x y z"]:
         """Tensors of one scan in mm²/s, on a grid of whole ``multiples``; outside the mask anything."""
 
-    def begin(self, stage: int, batches: Iterable[Batch]) -> None:
+    def begin(self, stage: int, batches: Iterable[Batch], *, seed: int) -> None:
         """Measure from training subjects what a stage fixes once, before its first step."""
 
     def reconstruct(

@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from tensorldm.shapes import Masks
 
-Slices = Float[Tensor, "n f x y"]
+Slices = Float[Tensor, "n _ x y"]
 AT_ONCE = 32
 """Slices that a network sees at a time when a whole head is reconstructed."""
 
@@ -29,7 +29,7 @@ def draw_slices(mask: Masks, number: int, generators: Sequence[Generator]) -> In
     return torch.stack(drawn)
 
 
-def take_slices(volume: Float[Tensor, "b f x y z"], places: Int[Tensor, "b n"]) -> Slices:
+def take_slices(volume: Float[Tensor, "b f x y z"], places: Int[Tensor, "b n"]) -> Float[Tensor, "_ f x y"]:
     """These slices of each head, one after another."""
     taken = [head[..., which] for head, which in zip(volume, places, strict=True)]
     return rearrange(torch.stack(taken), "b f x y n -> (b n) f x y")

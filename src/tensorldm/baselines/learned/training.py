@@ -63,7 +63,7 @@ class RivalStageWork:
         batches: Iterator[Batch] = (
             stream.batch(seed=self.config.seed, position=position, size=1).to(device) for position in range(SUBJECTS)
         )
-        self.model.begin(self.outline.number, batches)
+        self.model.begin(self.outline.number, batches, seed=self.config.seed)
 
     def remember(self) -> None:
         """Rivals keep nothing of a subject."""

@@ -1,0 +1,43 @@
+"""Keeping MONAI's codebook alive: codes start from latents, and codes that nobody uses start anew from others.
+
+MONAI draws its first codes from a unit normal, where small latents all meet the one code nearest to zero; the decoder
+then gives every head the same tensor, and the loss still falls. A rival that collapses is no rival [choice: rival-ldm].
+"""
+
+import torch
+from jaxtyping import Float
+from monai.networks.layers.vector_quantizer import EMAQuantizer
+from torch import Generator, Tensor
+
+LEAST_USE = 0.01
+"""Of the even share of latents, on the running mean; below it a code counts as dead."""
+
+LatentList = Float[Tensor, "_ f"]
+
+
+@torch.no_grad()
+def start_codes(quantizer: EMAQuantizer, latents: LatentList, generator: Generator) -> None:
+    """Codes drawn from latents."""
+    codes = _drawn(latents, quantizer.num_embeddings, generator)
+    quantizer.embedding.weight.copy_(codes)
+    quantizer.ema_w.copy_(codes)
+    quantizer.ema_cluster_size.fill_(1.0)
+
+
+@torch.no_grad()
+def revive_codes(quantizer: EMAQuantizer, latents: LatentList, generator: Generator) -> None:
+    """Give codes that are hardly used the place of some latents; with several processes, the first one's."""
+    use = quantizer.ema_cluster_size
+    share = use.sum() / len(use)
+    fresh = _drawn(latents, len(use), generator)
+    if torch.distributed.is_initialized():
+        torch.distributed.broadcast(fresh, 0)
+    dead = use < LEAST_USE * share
+    quantizer.embedding.weight.copy_(torch.where(dead[:, None], fresh, quantizer.embedding.weight))
+    quantizer.ema_w.copy_(torch.where(dead[:, None], fresh * share, quantizer.ema_w))
+    quantizer.ema_cluster_size.copy_(torch.where(dead, share, use))
+
+
+def _drawn(latents: LatentList, number: int, generator: Generator) -> LatentList:
+    which = torch.randint(len(latents), (number,), generator=generator, device=generator.device)
+    return latents[which.to(latents.device)].float()
