@@ -39,6 +39,15 @@ def test_a_position_gives_the_same_subject_in_every_order_and_batch_size(stream,
     assert torch.equal(together.components[2:], alone.components)
 
 
+def test_a_research_subject_is_the_one_it_was_before_there_were_other_scanners(helical_anatomy):
+    """Sums of a subject as they were before schemes, artefacts and detail came in: off, they change nothing."""
+    batch = VirtualStream([helical_anatomy], SMALL).batch(seed=5, position=3, size=1)
+    assert int(batch.mask.sum()) == pytest.approx(7779, abs=3)
+    assert float(batch.dwi.double().sum()) == pytest.approx(19332.34485, rel=1e-4)
+    assert float(batch.clean.double().square().sum()) == pytest.approx(0.0178763521, rel=1e-4)
+    assert float(batch.components.double().square().sum()) == pytest.approx(0.0178375510, rel=1e-4)
+
+
 def test_the_global_generator_is_neither_read_nor_moved(stream):
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
