@@ -20,9 +20,9 @@ from tensorldm.imaging.atomic import write_bytes
 from tensorldm.imaging.frames import tensor_to_frame
 from tensorldm.imaging.reorient import to_ras
 from tensorldm.imaging.volume import Space
+from tensorldm.report.colours import DIFFUSIVITY, NO_PICTURES
 from tensorldm.shapes import Image, MaskImage
 
-HIGHEST_MD_MM2_PER_S = 2e-3  # tissue fills the grey scale, and CSF is white
 B0_PERCENTILE = 99.0
 INCHES_PER_PANEL = 1.9
 INCHES_PER_LINE = 0.14
@@ -82,14 +82,14 @@ def tensor_panels(
 
     return (
         Panel(f"FA{suffix}", image(fractional_anisotropy(inside)), 1.0),
-        Panel(f"MD{suffix}", image(mean_diffusivity(inside)), HIGHEST_MD_MM2_PER_S),
+        Panel(f"MD{suffix}", image(mean_diffusivity(inside)), DIFFUSIVITY.high),
         Panel(f"colour FA{suffix}", image(colour_fa(inside)), 1.0),
     )
 
 
 def _render(panels: list[Panel], mask: MaskImage, voxel_size: tuple[float, float, float], remark: str) -> bytes:
     """The picture as PNG: a row per plane through the middle of the mask, a column per panel."""
-    scale = f"FA 0 to 1, MD 0 to {HIGHEST_MD_MM2_PER_S:g} mm²/s; red left-right, green front-back, blue up-down"
+    scale = f"FA 0 to 1, MD 0 to {DIFFUSIVITY.high:g} mm²/s; red left-right, green front-back, blue up-down"
     right = "front to the right in sagittal views; the subject's right is on the right in the others"
     caption = [line for line in (scale, right, remark) if line]
     figure = _new_figure(len(panels), len(PLANES), caption="\n".join(caption))
@@ -135,9 +135,7 @@ def _new_figure(columns: int, rows: int, *, caption: str) -> Any:
         from matplotlib.figure import Figure
         from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError as error:
-        raise ToolError(
-            "No picture was drawn: matplotlib is not installed. Install it with pip install 'tensorldm[report]'."
-        ) from error
+        raise ToolError(NO_PICTURES) from error
     below = INCHES_PER_LINE * (1 + caption.count("\n")) + 0.08
     width, height = columns * INCHES_PER_PANEL, rows * INCHES_PER_PANEL + below + 0.25
     layout = ConstrainedLayoutEngine(rect=(0, below / height, 1, 1 - below / height))

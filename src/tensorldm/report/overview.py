@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
 from tensorldm.imaging.volume import Space
 from tensorldm.report.figures import Panel, b0_panel, draw_panels, tensor_panels
+from tensorldm.report.result_maps import outside_unknown
 from tensorldm.shapes import Image, MaskImage
 
 WIDEST_CONE_DEGREES = 90.0
@@ -30,12 +30,7 @@ def draw_reconstruction(
     """
     panels = [b0_panel(b0, mask), *tensor_panels(packed, space=space, mask=mask)]
     if v1_cone_degrees is not None:
-        cone = _inside(v1_cone_degrees, mask)
+        cone = outside_unknown(v1_cone_degrees, mask)
         panels.append(Panel("95 % cone of v1", cone, WIDEST_CONE_DEGREES, colours="magma", unit="°"))
-    panels.append(Panel("prior share", _inside(prior_share, mask), 1.0, colours="viridis", unit=""))
+    panels.append(Panel("prior share", outside_unknown(prior_share, mask), 1.0, colours="viridis", unit=""))
     draw_panels(path, panels, space=space, mask=mask, remark=SINGLE_RESULT if v1_cone_degrees is None else "")
-
-
-def _inside(image: Image, mask: MaskImage) -> Image:
-    """Outside the mask there is no value, which a colour would hide."""
-    return np.where(mask, image, np.nan).astype(np.float32)

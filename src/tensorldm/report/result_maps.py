@@ -13,10 +13,10 @@ from tensorldm.imaging.frames import tensor_to_frame
 from tensorldm.imaging.volume import Space
 from tensorldm.reconstruct.result import Reconstruction
 from tensorldm.report.colours import ANISOTROPY, DIFFUSIVITY, OFF_DIAGONAL, Scale
+from tensorldm.report.figures import B0_PERCENTILE
 from tensorldm.report.pictures import Map, axes_legend
 from tensorldm.shapes import Image, MaskImage
 
-B0_PERCENTILE = 99.0
 CONE = Scale(0.0, 90.0, "magma", "°")
 SHARE = Scale(0.0, 1.0, "viridis")
 FA_WIDTH = Scale(0.0, 0.6, "magma")
@@ -152,7 +152,7 @@ def component_images(packed: Float[ndarray, "x y z 6"], *, space: Space, mask: M
 
 def outside_unknown(image: Float[ndarray, "x y z *n"], mask: MaskImage) -> Float[ndarray, "x y z *n"]:
     """Outside the mask there is no value, which a colour would hide."""
-    return _whole(torch.from_numpy(np.ascontiguousarray(image[mask])), mask)
+    return _whole(torch.from_numpy(image[mask]), mask)
 
 
 def _whole(values: torch.Tensor, mask: MaskImage) -> Float[ndarray, "x y z *n"]:

@@ -22,7 +22,7 @@ from tensorldm.reconstruct.summary import (
 from tensorldm.report.charts import Axis, histogram
 from tensorldm.report.citation import references
 from tensorldm.report.details import directions, run_details
-from tensorldm.report.html import Markup, joined, tag
+from tensorldm.report.html import Child, Markup, joined, tag
 from tensorldm.report.method_text import (
     MEASURING_DIRECTIONS,
     NOTHING_ADDED,
@@ -39,6 +39,8 @@ from tensorldm.report.slices import Cuts, choose_cuts
 MANY_SLICES: Final = 10
 """Axial ones, of the maps that people look at first, drawn over the whole width."""
 FEW_SLICES: Final = 6
+MANY_MENDED: Final = 0.05
+"""Share of the brain whose tensors had to be mended that is worth a look: noise alone mends one or two per cent."""
 FA_AXIS: Final = Axis(0.0, 1.0, "FA")
 MD_AXIS: Final = Axis(0.0, 3.2e-3, "MD, 10⁻³ mm²/s", one=1e-3)
 NO_SPREAD: Final = (
@@ -85,16 +87,21 @@ def _cards(result: Reconstruction) -> Markup:
         md = summary.median_md * 1e3
         cards += [
             _card(
-                "FA, median in white matter", f"{summary.median_fa:.2f}", judged(summary.median_fa, EXPECTED_FA, ".2f")
+                "Median FA in white matter", f"{summary.median_fa:.2f}", judged(summary.median_fa, EXPECTED_FA, ".2f")
             ),
-            _card("MD, median in white matter", f"{md:.2f}·10⁻³ mm²/s", judged(md, (1e3 * low, 1e3 * high), ".2f")),
+            _card(
+                "Median MD in white matter",
+                joined([f"{md:.2f}", tag("small", " ·10⁻³ mm²/s")]),
+                judged(md, (1e3 * low, 1e3 * high), ".2f"),
+            ),
         ]
     else:
         cards.append(
             _card("White matter", "none", f"no voxel has FA > {WHITE_MATTER_FA} and an MD of tissue", odd=True)
         )
     positive = 1 - result.spd_touched_share
-    cards.append(_card("Positive definite", f"{positive:.2%}", "of brain voxels, as the method gave them"))
+    many = result.spd_touched_share > MANY_MENDED
+    cards.append(_card("Positive definite", f"{positive:.2%}", "of brain voxels, as the method gave them", odd=many))
     white = white_matter(result)
     if white.any():
         cards.append(_prior_card(float(np.median(result.extra["prior_share"][white])), num_weighted(result)))
@@ -116,7 +123,7 @@ def _prior_card(share: float, num_directions: int) -> Markup:
     return _card(name, f"{share:.2f}", f"share that is the method's, median where FA > {WHITE_MATTER_FA:g}")
 
 
-def _card(name: str, value: str, word: str, *, odd: bool = False) -> Markup:
+def _card(name: str, value: Child, word: str, *, odd: bool = False) -> Markup:
     word = word.strip("()")
     odd = odd or word.startswith(("below", "above"))
     parts = [tag("span", text, class_=kind) for text, kind in ((name, "name"), (value, "value"), (word, "word"))]
