@@ -24,6 +24,9 @@ function onMove(stage, point) {
 
 async function makeStage(side) {
   if (stages[side]) return stages[side];
+  if (!document.createElement('canvas').getContext('webgl2')) {
+    throw new Error('This browser draws no WebGL 2. Use a current Firefox, Chrome, Edge or Safari, with graphics acceleration allowed.');
+  }
   const figure = document.getElementById(`stage-${side}`);
   figure.hidden = false;
   const stage = new Stage(figure, onMove);
