@@ -1,4 +1,4 @@
-"""torch.compile where it pays: block by block.
+"""torch.compile where it pays: block by block, and the expectation, which has plain shapes, as one.
 
 The blocks hold nearly all of the work and are few kinds of code, so that compiling takes a minute; the objective as a
 whole (fits, logarithms, windows of several sizes) takes many and gains little more. Names of weights do not change.
@@ -9,6 +9,7 @@ from torch import nn
 
 from tensorldm.networks.attention import SwinBlock
 from tensorldm.networks.compiling import trace_einops_whole
+from tensorldm.networks.expectation import Expectation
 from tensorldm.networks.film import ResidualBlock
 
 MOST_VARIANTS = 128
@@ -19,6 +20,10 @@ def compile_blocks(model: nn.Module) -> None:
     """Compile every residual and attention block in place."""
     trace_einops_whole()
     torch._dynamo.config.recompile_limit = MOST_VARIANTS
+    expectations = [module for module in model.modules() if isinstance(module, Expectation)]
+    for expectation in expectations:
+        expectation.compile_whole()
+    inside = {id(part) for expectation in expectations for part in expectation.modules()}
     for module in model.modules():
-        if isinstance(module, ResidualBlock | SwinBlock):
+        if isinstance(module, ResidualBlock | SwinBlock) and id(module) not in inside:
             module.compile(dynamic=False)

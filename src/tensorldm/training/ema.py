@@ -33,15 +33,20 @@ class Average:
     @torch.no_grad()
     def update(self, step: int) -> None:
         """Take in the module's weights after a step."""
-        keep = self.decay(step)
-        mine, theirs = [], []
-        for name, value in self.module.state_dict().items():
-            if value.is_floating_point():
-                mine.append(self.values[name])
-                theirs.append(value.float())
-            else:
+        mine, theirs = self._moving()
+        torch._foreach_lerp_(mine, [value.float() for value in theirs], 1 - self.decay(step))
+        for name, value in self.module.named_buffers():
+            if name in self.values and not value.is_floating_point():
                 self.values[name].copy_(value)
-        torch._foreach_lerp_(mine, theirs, 1 - keep)
+
+    def _moving(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Averages and values of what can change: a frozen weight is its own average, and most are frozen."""
+        names = [name for name, parameter in self.module.named_parameters() if parameter.requires_grad]
+        names += [
+            name for name, value in self.module.named_buffers() if name in self.values and value.is_floating_point()
+        ]
+        state = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
+        return [self.values[name] for name in names], [state[name].detach() for name in names]
 
     @torch.no_grad()
     def load(self, values: dict[str, Tensor]) -> None:
