@@ -65,6 +65,10 @@ class IndexedTable:
         """Whether some subjects share a head, so that tests over subjects count it more than once."""
         return self.num_anatomies < len(self.subjects)
 
+    def covered(self, method: str) -> int:
+        """How many subjects a method was measured on."""
+        return len({row.subject for row in self.rows if row.method == method})
+
     def describe(self) -> str:
         """Subjects and independent anatomies, as every caption says them."""
         return describe_anatomies(self.rows)

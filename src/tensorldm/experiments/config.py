@@ -59,6 +59,7 @@ class MethodConfig(Strict):
     steps: int = Field(default=25, ge=1)
     sampler: str = "dpm++2m"
     paper: str | None = Field(default=None, description="its name in the paper, where it is not its name here")
+    subjects: int | None = Field(default=None, ge=1, description="only the first of each group, for very slow methods")
     ranked: bool = Field(default=True, description="false for what sees more than four volumes")
     note: str = Field(default="", description="what a reader should know: budget, source")
 

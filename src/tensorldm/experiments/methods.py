@@ -106,7 +106,7 @@ def write_estimate(loaded: LoadedSubject, packed: Field6, path: Path, *, method:
 
 def identity(config: MethodConfig) -> dict[str, Any]:
     """What decides a method's figures beside the scan and the seed: its settings, and a model's weights."""
-    known = config.model_dump(mode="json", exclude={"note", "paper", "ranked", "bundle", "autoencoder"})
+    known = config.model_dump(mode="json", exclude={"note", "paper", "ranked", "subjects", "bundle", "autoencoder"})
     kind = "bundle" if config.bundle is not None else "autoencoder"
     folder = config.bundle or config.autoencoder
     return known if folder is None else {**known, kind: _index_hash(folder)}

@@ -54,7 +54,11 @@ def untagged(label: str) -> tuple[str, dict[str, str]]:
 
 def plan_subject(study: StudyConfig, subject: StudySubject, *, position: int) -> list[Planned]:
     """Everything that is to be measured of the subject at this position of its group, in the order of the tables."""
-    planned = [_planned(ACCURACY, subject, Variant(name, method, study.seed)) for name, method in study.methods.items()]
+    planned = [
+        _planned(ACCURACY, subject, Variant(name, method, study.seed))
+        for name, method in study.methods.items()
+        if method.subjects is None or position < method.subjects
+    ]
     if study.fits is not None and position < study.fits.subjects:
         planned += _plan_fits(study, study.fits, subject)
     if study.sampling is not None and position < study.sampling.subjects:

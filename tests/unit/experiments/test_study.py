@@ -282,11 +282,15 @@ def test_a_rivals_bundle_is_a_line_like_any_other(scans, tmp_path):
 @pytest.mark.slow
 def test_two_workers_give_the_figures_of_one(scans, tmp_path):
     plain = {"groups": {"real": {"scans": scans}}, "methods": {"ade": {"analytic": "ade"}}}
+    plain["methods"]["slow"] = {"analytic": "minimum-norm", "subjects": 1}
     plain["comparisons"] = {"c": {"title": "c", "ours": "ade", "methods": ["ade"]}}
     for workers in (1, 2):
         assert run(StudyConfig.model_validate(plain), tmp_path / str(workers), workers=workers) == []
     first, second = ((tmp_path / name / "accuracy.real.csv").read_bytes() for name in ("1", "2"))
     assert first == second
+    rows = read_table(tmp_path / "1" / "accuracy.real.csv")
+    assert {row.subject for row in rows if row.method == "slow"} == {"head0"}
+    assert {row.subject for row in rows if row.method == "ade"} == {"head0", "head1"}
 
 
 def test_a_second_run_on_the_same_folder_is_refused(study, tmp_path):

@@ -173,6 +173,16 @@ def test_the_floor_table_says_whether_the_order_of_methods_depends_on_it(stored)
     assert "at 1e-05 ade < minimum-norm" in words
 
 
+def test_a_method_that_was_measured_on_fewer_subjects_says_so_and_is_tested_on_those(stored):
+    fewer = [row for row in long_table() if row.method != "ade" or row.subject in ("s3", "s4", "s5")]
+    study = stored({"accuracy": fewer})
+    whole = next(each for each in table(study, 2).blocks if each.title == "Whole tensors")
+    assert [line.label for line in whole.lines] == ["ade (3 of 5 subjects)", "ols-12", "minimum-norm"]
+    effects = next(each for each in table(study, 5).blocks if each.title == "Effects")
+    assert cells(effects)["LEM vs ade", "pairs", False].value == 3
+    assert cells(effects)["LEM vs ols-12", "pairs", False].value == 4
+
+
 def test_ablations_have_their_own_table_with_ours_first(stored):
     comparisons = {"parts": {"title": "ablations", "kind": "ablations", "ours": "minimum-norm", "methods": ["ade"]}}
     study = stored({"accuracy": long_table()}, comparisons=comparisons)

@@ -75,10 +75,16 @@ def figure_block(
             for line, cell in zip(cells, published, strict=True):
                 line.append(cell)
     lines = [
-        Line(method, tuple(line), ranked=rank_all or stored.is_ranked(method))
+        Line(_label(table, method), tuple(line), ranked=rank_all or stored.is_ranked(method))
         for method, line in zip(methods, cells, strict=True)
     ]
     return Block(title, tuple(columns), tuple(lines))
+
+
+def _label(table: IndexedTable, method: str) -> str:
+    """A method that was measured on fewer subjects than there are says so wherever it stands beside others."""
+    covered, everybody = table.covered(method), len(table.subjects)
+    return method if covered in (0, everybody) else f"{method} ({covered} of {everybody} subjects)"
 
 
 def anatomy_block(table: IndexedTable, methods: Sequence[str], *, quantity: str, metric: str, title: str) -> Block:
