@@ -119,7 +119,7 @@ def outline(folder: Path, config: Strict, build: Callable[[], Model]) -> Model:
     try:
         with torch.device("meta"):
             return build()
-    except (ValueError, RuntimeError, AssertionError) as error:
+    except (ValueError, TypeError, ArithmeticError, RuntimeError, AssertionError) as error:
         reason = " ".join(str(error).split())
         raise DataError(f"{path}: settings of which no model can be built ({reason}). Get the bundle again.") from error
 

@@ -154,10 +154,21 @@ def test_texts_are_read_up_to_a_limit_even_where_they_never_end(tmp_path):
     ],
 )
 def test_a_model_that_nobody_could_have_trained_is_refused_before_it_is_built(place, value, words, tmp_path):
-    config = read_config(RunConfig, "smoke").model
-    write_bundle(tmp_path, build_model(config).state_dict(), config=config, joint=("off", "off"), card=Card())
-    index = json.loads((tmp_path / INDEX).read_text())
-    index["model"][place[0]][place[1]] = value
-    (tmp_path / INDEX).write_text(json.dumps(index))
+    _write_changed(tmp_path, place, value)
     with at_most(16 * MIB), pytest.raises(DataError, match=words):
         load_bundle(tmp_path)
+
+
+def test_a_model_with_a_width_of_zero_is_refused(tmp_path):
+    _write_changed(tmp_path, ("unet", "channels"), [0, 0])
+    with pytest.raises(DataError, match=r"settings of which no model can be built \(.*zero"):
+        load_bundle(tmp_path)
+
+
+def _write_changed(folder, place, value):
+    """A whole bundle, one setting of whose model is another than its weights were made with."""
+    config = read_config(RunConfig, "smoke").model
+    write_bundle(folder, build_model(config).state_dict(), config=config, joint=("off", "off"), card=Card())
+    index = json.loads((folder / INDEX).read_text())
+    index["model"][place[0]][place[1]] = value
+    (folder / INDEX).write_text(json.dumps(index))
