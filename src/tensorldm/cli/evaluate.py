@@ -51,12 +51,12 @@ def evaluate(
     """
     from rich.console import Console
 
-    from tensorldm.cli.tract_drawing import draw_tracts, show_tracts
+    from tensorldm.cli.tract_drawing import measure_tracts
     from tensorldm.errors import ConfigError
     from tensorldm.evaluation.evaluate import evaluate_files
     from tensorldm.evaluation.summary import describe_anatomies, describe_subjects, summarise
     from tensorldm.evaluation.table import write_table
-    from tensorldm.evaluation.tracts import TractPlan, evaluate_tracts
+    from tensorldm.evaluation.tracts import TractPlan
     from tensorldm.metrics import ranges
     from tensorldm.tracts.bundle_masks import choose_bundles
     from tensorldm.tracts.engine import open_engine
@@ -81,27 +81,20 @@ def evaluate(
     for line in (*describe_subjects(rows), describe_anatomies(rows), *ranges.describe()):
         console.print(line, style="dim", markup=False)
     if tracts is not None:
-        plan = TractPlan(
-            TrackSettings(seeds=seeds, seed=seed), engine=engine, names=tuple(bundle or ()), workers=workers
+        settings = TrackSettings(seeds=seeds, seed=seed)
+        plan = TractPlan(settings, engine=engine, names=tuple(bundle or ()), workers=workers)
+        rows += measure_tracts(
+            console,
+            reference,
+            predictions,
+            bundles=tracts,
+            out=out.with_name(f"{out.stem}_tracts"),
+            plan=plan,
+            mask=mask,
+            convention=convention,
+            subject=subject,
         )
-        folder = out.with_name(f"{out.stem}_tracts")
-        with console.status("tracking") as status:
-            result = evaluate_tracts(
-                reference,
-                predictions,
-                bundles=tracts,
-                out=folder,
-                plan=plan,
-                mask=mask,
-                convention=convention,
-                subject=subject,
-                tell=status.update,
-            )
-        rows += result.rows
         write_table(out, rows)
-        show_tracts(console, result.rows)
-        for picture in draw_tracts(folder, result):
-            console.print(f"picture: {picture}", markup=False, soft_wrap=True)
     console.print(f"{len(rows)} figures are in {out}", markup=False, soft_wrap=True)
     if some_failed:
         raise typer.Exit(SOME_FAILED)

@@ -9,10 +9,44 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tensorldm.evaluation.table import Row
-    from tensorldm.evaluation.tracts import TractResult
+    from tensorldm.evaluation.tracts import TractPlan, TractResult
 
 PICTURED = "CST_right"
 """The bundle that the paper shows; the first one where it is not among those measured."""
+
+
+def measure_tracts(
+    console: "Console",
+    reference: Path,
+    predictions: Sequence[Path],
+    *,
+    bundles: Path,
+    out: Path,
+    plan: "TractPlan",
+    mask: Path | None,
+    convention: str | None,
+    subject: str | None,
+) -> "list[Row]":
+    """Track and measure one subject, show the tables and draw the pictures; gives the rows."""
+    from tensorldm.cli.crew import ended_gently
+    from tensorldm.evaluation.tracts import evaluate_tracts
+
+    with ended_gently(), console.status("tracking") as status:
+        result = evaluate_tracts(
+            reference,
+            predictions,
+            bundles=bundles,
+            out=out,
+            plan=plan,
+            mask=mask,
+            convention=convention,
+            subject=subject,
+            tell=status.update,
+        )
+    show_tracts(console, result.rows)
+    for picture in draw_tracts(out, result):
+        console.print(f"picture: {picture}", markup=False, soft_wrap=True)
+    return result.rows
 
 
 def show_tracts(console: "Console", rows: "Sequence[Row]") -> None:

@@ -8,6 +8,7 @@ import typer
 
 from tensorldm.cli.tables import tables
 
+SOME_FAILED = 1
 METHODS = ["ade", "minimum-norm", "ols-6", "ols-12"]
 
 
@@ -29,17 +30,23 @@ def tracts(
     or 1,
     results: Annotated[Path | None, typer.Option(help="Markdown document whose section 'tracts' is replaced.")] = None,
 ) -> None:
-    """Track every method on virtual subjects and measure how far their bundles are from the reference's."""
+    """Track every method on virtual subjects and measure how far their bundles are from the reference's.
+
+    The same command again goes on with what is missing. Exit code 1: some subjects failed, each named with its reason.
+    """
     from rich.console import Console
 
+    from tensorldm.cli.crew import ended_gently
     from tensorldm.cli.tract_drawing import draw_quietly, show_tracts
+    from tensorldm.errors import DataError
     from tensorldm.evaluation.markdown import replace_section
     from tensorldm.evaluation.tracts import TractPlan
     from tensorldm.experiments.config import MethodConfig
     from tensorldm.experiments.record import own_arguments, record_run
-    from tensorldm.experiments.tracts import compare_tracts, find_subjects, write_results
+    from tensorldm.experiments.tracts import TractTask, compare_tracts, find_subjects, write_results
     from tensorldm.reconstruct.choice import pick_device
     from tensorldm.tracts.settings import TrackSettings
+    from tensorldm.work.crew import Crew
 
     named = METHODS if method is None and model is None else method or []
     methods = {name: MethodConfig(analytic=name) for name in named}
@@ -48,18 +55,19 @@ def tracts(
     plan = TractPlan(settings=settings, engine=engine, names=tuple(bundle or ()), workers=workers)
     chosen = find_subjects(cohorts, out, most=subjects)
     console = Console()
-    with console.status("starting") as status:
-        rows = compare_tracts(
-            chosen,
-            methods,
-            plan=plan,
-            device=pick_device(device),
-            workers=workers,
-            draw=draw_quietly,
-            tell=status.update,
-        )
-        text = write_results(rows, out, record=record_run(own_arguments(), seed=seed), plan=plan)
+    task = TractTask(methods, plan, pick_device(device), draw_quietly)
+    with ended_gently(), console.status("starting") as status:
+        outcomes = compare_tracts(chosen, task, crew=Crew(workers), tell=status.update)
+    problems = [outcome.problem for outcome in outcomes if outcome.problem]
+    rows = [row for outcome in outcomes for row in outcome.rows]
+    if not rows:
+        raise DataError(problems[0])
+    text = write_results(rows, out, record=record_run(own_arguments(), seed=seed), plan=plan)
     show_tracts(console, rows)
     if results is not None:
         replace_section(results, "tracts", text=text)
     console.print(f"Tensors, tractograms, pictures and tables are in {out}", markup=False, soft_wrap=True)
+    for problem in problems:
+        typer.echo(f"error: {problem}", err=True)
+    if problems:
+        raise typer.Exit(SOME_FAILED)

@@ -35,14 +35,16 @@ def summarise_tracts(rows: Sequence[Row]) -> list[Summary]:
 
 
 def describe_missing(rows: Sequence[Row]) -> list[str]:
-    """What was not found, by method, with the number of streamlines there were."""
+    """What was not found, by method: each bundle with the numbers of streamlines that there were instead."""
     lines = []
     own = [row for row in rows if row.metric == STREAMLINES and row.value < FEWEST_STREAMLINES]
     for method in methods_of(own):
-        found = [row for row in own if row.method == method]
-        places = ", ".join(f"{row.quantity} of {row.subject} ({row.value:.0f})" for row in found)
-        count = f"{len(found)} bundle{'s' * (len(found) != 1)} with fewer than {FEWEST_STREAMLINES} streamlines"
-        lines.append(f"{method}: {count}: {places}")
+        counts: dict[str, list[str]] = {}
+        for row in own:
+            if row.method == method:
+                counts.setdefault(row.quantity, []).append(f"{row.value:.0f}")
+        places = ", ".join(f"{bundle} ({', '.join(each)})" for bundle, each in counts.items())
+        lines.append(f"{method}: fewer than {FEWEST_STREAMLINES} streamlines in {places}")
     return lines
 
 

@@ -4,9 +4,8 @@ Subjects come from folders that ``tensorldm cohort`` wrote: the reference is fit
 and brain mask are the truth's. Subjects run in parallel; a run that was stopped goes on where it was.
 """
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -14,7 +13,7 @@ from typing import Final
 import torch
 
 from tensorldm.cohort.layout import LAYOUTS
-from tensorldm.errors import DataError
+from tensorldm.errors import DataError, TensorldmError
 from tensorldm.evaluation.evaluate import REFERENCE
 from tensorldm.evaluation.summary import describe_anatomies
 from tensorldm.evaluation.table import Row, write_table
@@ -28,6 +27,7 @@ from tensorldm.experiments.subjects import StudySubject
 from tensorldm.imaging.atomic import write_json, write_text
 from tensorldm.imaging.layouts import find_scans
 from tensorldm.tracts.engine import open_engine
+from tensorldm.work.crew import Crew, Done, perform, silent
 
 READING: Final = (
     "Whole-brain tractography of every tensor with the same seeds and settings; bundles are cut with the subject's own "
@@ -37,6 +37,15 @@ READING: Final = (
 )
 Tell = Callable[[str], None]
 Draw = Callable[[Path, TractResult], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one subject."""
+
+    rows: tuple[Row, ...] = ()
+    problem: str = ""
+    """One sentence, if it could not be measured."""
 
 
 @dataclass(frozen=True)
@@ -58,26 +67,42 @@ def find_subjects(cohorts: Sequence[Path], out: Path, *, most: int | None = None
     return found
 
 
-def compare_tracts(
-    subjects: Sequence[TractSubject],
-    methods: dict[str, MethodConfig],
-    *,
-    plan: TractPlan,
-    device: torch.device,
-    workers: int,
-    draw: Draw,
-    tell: Tell,
-) -> list[Row]:
-    """Reconstruct, track and measure every subject; its rows and pictures are in its folder when it is done."""
-    open_engine(plan.engine)  # a missing program is told before anything is fitted
-    if workers == 1 or len(subjects) < 2:
-        results = []
-        for each in subjects:
-            result = run_subject(each, methods, plan=plan, device=device, tell=_about(each, tell))
-            draw(each.folder, result)
-            results.append(result.rows)
-        return [row for rows in results for row in rows]
-    return _in_parallel(subjects, methods, plan=plan, device=device, workers=workers, draw=draw, tell=tell)
+@dataclass(frozen=True, eq=False)
+class TractTask:
+    """What is done with every subject, here or in another process; a subject that fails keeps no other back."""
+
+    methods: dict[str, MethodConfig]
+    plan: TractPlan
+    device: torch.device
+    draw: Draw
+    tell: Tell = silent
+
+    def __call__(self, each: TractSubject) -> Outcome:
+        """Measure one subject; its table and pictures are in its folder when it is done."""
+        try:
+            result = run_subject(each, self.methods, plan=self.plan, device=self.device, tell=self._about(each))
+        except TensorldmError as error:
+            return Outcome((), f"{each.subject.name}: {error}")
+        self.draw(each.folder, result)
+        return Outcome(tuple(result.rows))
+
+    def _about(self, each: TractSubject) -> Tell:
+        return lambda words: self.tell(f"{each.subject.name}: {words}")
+
+
+def compare_tracts(subjects: Sequence[TractSubject], task: TractTask, *, crew: Crew, tell: Tell) -> list[Outcome]:
+    """Reconstruct, track and measure every subject, several at once; outcomes in the order of the subjects."""
+    open_engine(task.plan.engine)  # a missing program is told before anything is fitted
+    # Where each subject has a process, one thread grows its streamlines; they do not depend on how many do.
+    apart = replace(task, plan=replace(task.plan, workers=1))
+    task = replace(task, tell=tell) if crew.stays_here(len(subjects)) else apart
+    outcomes: dict[str, Outcome] = {}
+    with closing(perform(task, subjects, crew=crew, tell=tell)) as ended:
+        for each in ended:
+            name = each.job.subject.name
+            outcomes[name] = each.value if isinstance(each, Done) else Outcome((), f"{name}: {each.reason}")
+            tell(f"{name} is done, {len(outcomes)} of {len(subjects)}")
+    return [outcomes[each.subject.name] for each in subjects]
 
 
 def run_subject(
@@ -95,9 +120,15 @@ def run_subject(
         write_method(loaded, config, path, label=label, seed=plan.settings.seed, bench=bench)
         written.append(path)
     result = evaluate_tracts(
-        reference, written, bundles=each.bundles, out=each.folder / "tracts", plan=plan, mask=loaded.files.mask,
-        subject=each.subject.name, tell=tell,
-    )  # fmt: skip
+        reference,
+        written,
+        bundles=each.bundles,
+        out=each.folder / "tracts",
+        plan=plan,
+        mask=loaded.files.mask,
+        subject=each.subject.name,
+        tell=tell,
+    )
     write_table(each.folder / "table.csv", result.rows)
     return result
 
@@ -136,41 +167,3 @@ def _subjects_of(root: Path, out: Path) -> Iterator[TractSubject]:
             raise DataError(
                 f"{root}: no bundle masks of {scan.name} in its truth. Give folders that 'tensorldm cohort' wrote."
             )
-
-
-def _in_parallel(
-    subjects: Sequence[TractSubject],
-    methods: dict[str, MethodConfig],
-    *,
-    plan: TractPlan,
-    device: torch.device,
-    workers: int,
-    draw: Draw,
-    tell: Tell,
-) -> list[Row]:
-    """A process for each subject, each with one thread: the streamlines do not depend on it."""
-    alone = replace(plan, workers=1)
-    context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
-    rows: dict[str, list[Row]] = {}
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        futures = {pool.submit(_run_quietly, each, methods, alone, device, draw): each for each in subjects}
-        try:
-            for future in as_completed(futures):
-                name = futures[future].subject.name
-                rows[name] = future.result()
-                tell(f"{name} is done, {len(rows)} of {len(subjects)}")
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-    return [row for each in subjects for row in rows[each.subject.name]]
-
-
-def _about(each: TractSubject, tell: Tell) -> Tell:
-    return lambda words: tell(f"{each.subject.name}: {words}")
-
-
-def _run_quietly(
-    each: TractSubject, methods: dict[str, MethodConfig], plan: TractPlan, device: torch.device, draw: Draw
-) -> list[Row]:
-    result = run_subject(each, methods, plan=plan, device=device, tell=lambda _: None)
-    draw(each.folder, result)
-    return result.rows

@@ -27,6 +27,10 @@ LEAST_SHOWN_MM: Final = 0.05
 INCHES: Final = 1.7
 
 
+Shadow = tuple[Float[ndarray, "h w"], tuple[float, float, float, float]]
+"""A faint picture of the brain and its edges in mm."""
+
+
 def draw_core_distances(path: Path, rows: Sequence[Row]) -> None:
     """Mean core distance of every method, bundle by bundle, on a logarithmic scale; a cross for what was not found."""
     own = [row for row in rows if row.metric == CORE]
@@ -56,12 +60,12 @@ def draw_bundle(path: Path, bundles: Mapping[str, Bundle], *, space: Space, mask
     grid = figure.subplots(blocks * len(VIEWS), columns, squeeze=False)
     for axes in grid.ravel():
         axes.set_axis_off()
-    outline = _outline(space, mask)
+    shadows = [_shadow(space, mask, plane) for _, plane in VIEWS]
     for number, name in enumerate(names):
         block, column = divmod(number, PER_ROW)
         for row, (view, plane) in enumerate(VIEWS):
             axes = grid[block * len(VIEWS) + row, column]
-            _draw_view(axes, bundles[name], outline, plane)
+            _draw_view(axes, bundles[name], shadows[row], plane)
             if row == 0:
                 axes.set_title(f"{name}\n{len(bundles[name].streamlines)} streamlines", color="white", fontsize=7)
             if column == 0:
@@ -79,14 +83,14 @@ def _draw_bars(
     axes.plot(missing, [LEAST_SHOWN_MM * 1.15] * len(missing), "x", ms=4, color=bars.patches[0].get_facecolor())
 
 
-def _draw_view(axes: Any, bundle: Bundle, outline: Float[ndarray, "n 3"], plane: tuple[int, int]) -> None:
+def _draw_view(axes: Any, bundle: Bundle, shadow: Shadow, plane: tuple[int, int]) -> None:
     from matplotlib.collections import LineCollection
 
     across, up = plane
+    depth, frame = shadow
+    axes.imshow(np.sqrt(depth), extent=frame, origin="lower", cmap="gray", vmin=0, vmax=3.5, interpolation="bilinear")
     # Seen from the front the subject's right is on the left; from the left the front is on the left.
-    axes.set_aspect("equal")
-    axes.invert_xaxis()
-    axes.plot(outline[:, across], outline[:, up], ",", color="0.22", zorder=0)
+    axes.set(xlim=(frame[1], frame[0]), ylim=frame[2:], aspect="equal")
     segments, colours = _segments(bundle, plane)
     axes.add_collection(LineCollection(list(segments), colors=colours, linewidths=0.35, alpha=0.7))
     if bundle.core is not None:
@@ -109,10 +113,16 @@ def _segments(bundle: Bundle, plane: tuple[int, int]) -> tuple[Float[ndarray, "n
     return np.stack([starts, ends], axis=1)[:, :, list(plane)].astype(np.float64), np.clip(colours, 0, 1)
 
 
-def _outline(space: Space, mask: MaskImage) -> Float[ndarray, "n 3"]:
-    """Every third voxel of the mask in the world: a shadow of the head."""
-    voxels = np.argwhere(mask)[::3]
-    return np.asarray(voxels @ space.affine[:3, :3].T + space.affine[:3, 3])
+def _shadow(space: Space, mask: MaskImage, plane: tuple[int, int]) -> Shadow:
+    """How deep the brain is behind each place of a view, from 0 to 1, and the edges of that picture in mm."""
+    voxels = np.argwhere(mask)
+    world = voxels @ space.affine[:3, :3].T + space.affine[:3, 3]
+    side = 1.5 * max(space.voxel_size)  # wider than a voxel, or an oblique grid would leave gaps
+    across, up = (world[:, axis] for axis in plane)
+    edges = [np.arange(each.min() - side, each.max() + 2 * side, side) for each in (across, up)]
+    depth, *_ = np.histogram2d(across, up, bins=edges)
+    frame = (float(edges[0][0]), float(edges[0][-1]), float(edges[1][0]), float(edges[1][-1]))
+    return np.asarray(depth.T / max(depth.max(), 1)), frame
 
 
 def _mean(rows: Sequence[Row], method: str, bundle: str) -> float | None:

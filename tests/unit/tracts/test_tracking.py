@@ -86,7 +86,7 @@ def test_streamlines_stay_in_the_mask_and_have_allowed_lengths(curved, engine, t
     field = curved()
     lines = tracked(field, tmp_path, engine, TrackSettings(seeds=300, min_length_mm=30.0, max_length_mm=60.0))
     assert look_up(Region(field.mask, field.space), lines.points).mean() > 0.95
-    assert len(lines) > 50
+    assert len(lines) > 10
     assert lines.lengths_mm.min() >= 29
     assert lines.lengths_mm.max() <= 62
 
