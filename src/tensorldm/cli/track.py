@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tensorldm.cli.crew import Scheduler
 from tensorldm.cli.main import app
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 @app.command()
 def track(
-    tensors: Annotated[list[Path], typer.Argument(help="Tensor images (NIfTI) on one grid: one or several methods.")],
+    tensors: Annotated[
+        list[Path], typer.Argument(help="Tensor images (NIfTI) on one grid; or a folder of many subjects.")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the tractograms.")],
     mask: Annotated[
         Path | None, typer.Option(help="Brain mask; by default the one the first sidecar names, or beside it.")
@@ -39,8 +42,10 @@ def track(
     convention: Annotated[
         str | None, typer.Option(help="How images without a sidecar are stored: mrtrix, fsl, dipy or nifti.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Threads; the result does not depend on it.")] = os.cpu_count()
-    or 1,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Threads, or a cohort's processes; the result does not depend on it.")
+    ] = os.cpu_count() or 1,
+    scheduler: Scheduler = None,
 ) -> None:
     """Track streamlines through a whole brain, the same way for every tensor, and cut them into bundles.
 
@@ -52,8 +57,10 @@ def track(
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from tensorldm.cli.crew import ended_gently
-    from tensorldm.errors import DataWarning
+    from tensorldm.cli.track_cohort import track_and_show
+    from tensorldm.errors import ConfigError, DataWarning
     from tensorldm.evaluation.evaluate import mask_of, name_methods
+    from tensorldm.evaluation.track_cohort import TrackTask
     from tensorldm.evaluation.tracts import file_name
     from tensorldm.imaging.mask import read_brain_mask
     from tensorldm.imaging.nifti import read_header
@@ -63,8 +70,15 @@ def track(
     from tensorldm.tracts.selecting import SelectionRule
     from tensorldm.tracts.settings import TrackSettings
     from tensorldm.tracts.tracking import read_field, track_field
+    from tensorldm.work.crew import Crew
 
     settings = TrackSettings(algorithm=algorithm, seeds=seeds, seed=seed, cutoff=cutoff)
+    if tensors[0].is_dir():
+        if len(tensors) > 1 or (mask, bundles, bundle) != (None, None, None):
+            raise ConfigError("A folder is a cohort of its own: give one, without --mask, --bundles and --bundle.")
+        crew = Crew(workers if scheduler is None else 1, scheduler)
+        track_and_show(TrackTask(tensors[0], out, settings, engine, convention), crew)
+        return
     tracker, names = open_engine(engine), name_methods(tensors)
     space = read_header(tensors[0]).space
     brain = read_brain_mask(mask_of(tensors[0], mask), space)
