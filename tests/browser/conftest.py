@@ -17,6 +17,8 @@ FLAGS = ["--no-sandbox", "--use-gl=angle", "--use-angle=swiftshader", "--enable-
 """WebGL in software: the same pixels with and without a graphics card."""
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 LAPTOP = {"width": 1280, "height": 720}
+PATIENCE_MS = 60_000
+"""WebGL in software on a busy machine takes its time."""
 LOCAL = ("127.0.0.1", "localhost", "")
 
 
@@ -69,6 +71,7 @@ def watch() -> Watch:
 @contextmanager
 def open_page(browser, watch: Watch) -> Iterator:
     context = browser.new_context(viewport=LAPTOP, accept_downloads=True)
+    context.set_default_timeout(PATIENCE_MS)
     opened = context.new_page()
     watch.follow(opened)
     yield opened

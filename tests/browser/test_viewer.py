@@ -4,6 +4,7 @@ import io
 import json
 import re
 import threading
+import zipfile
 from contextlib import contextmanager
 
 import nibabel
@@ -39,6 +40,22 @@ def write_tracks(path, *lines):
     path.write_bytes(head.ljust(128, b"\0") + data.tobytes())
 
 
+def write_trx(path, *lines):
+    """The same lines as a TRX archive, by its format's description: positions, offsets and a header, stored."""
+    points = np.vstack(lines).astype("<f4")
+    offsets = np.cumsum([0, *(len(line) for line in lines)]).astype("<u4")
+    header = {
+        "DIMENSIONS": [32, 37, 32],
+        "VOXEL_TO_RASMM": np.eye(4).tolist(),
+        "NB_VERTICES": len(points),
+        "NB_STREAMLINES": len(lines),
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("header.json", json.dumps(header))
+        archive.writestr("positions.3.float32", points.tobytes())
+        archive.writestr("offsets.uint32", offsets.tobytes())
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo")
@@ -46,6 +63,7 @@ def folder(tmp_path_factory):
     steps = np.linspace(-60, 60, 40)
     arches = [np.column_stack([steps, np.full(40, y), 30 - steps**2 / 90]) for y in np.linspace(-25, 25, 60)]
     write_tracks(out / "reference" / "arches.tck", *arches)
+    write_trx(out / "reference" / "vaults.trx", *arches)
     return out
 
 
@@ -148,12 +166,12 @@ def test_an_overlay_lies_over_the_map_as_thickly_as_wanted(viewer):
     assert np.abs(plain - thin).mean() < 0.5 * np.abs(plain - covered).mean()
 
 
-def test_a_tractogram_is_drawn_in_3d_where_it_lies(viewer, look):
+def test_tractograms_of_both_formats_are_drawn_in_3d_where_they_lie(viewer, look):
     viewer.select_option("#left", label="ols-90 (reference)")
     viewer.click('[data-view="render"]')
     settle(viewer)
     before = pixels(viewer)
-    viewer.check("[data-tract]")
+    viewer.locator("[data-tract]").first.check()
     settle(viewer)
     after = pixels(viewer)
     viewer.screenshot(path=str(look / "viewer-tracts.png"))
@@ -162,6 +180,12 @@ def test_a_tractogram_is_drawn_in_3d_where_it_lies(viewer, look):
     # Arches from left to right: red at the top of each.
     added = after[changed]
     assert (added[:, 0] > added[:, 1] + 40).mean() > 0.2
+    viewer.locator("[data-tract]").first.uncheck()
+    settle(viewer)
+    assert differ(before, pixels(viewer)) < 0.002
+    viewer.locator("[data-tract]").last.check()
+    settle(viewer)
+    assert differ(after, pixels(viewer)) < 0.002
     press(viewer, "t")
     assert differ(before, pixels(viewer)) < 0.002
 
@@ -179,6 +203,13 @@ def test_two_reconstructions_stand_side_by_side_and_move_together(viewer, look):
     press(viewer, "PageUp", "PageUp")
     assert differ(left, pixels(viewer)) > 0.02
     assert differ(right, pixels(viewer, "#stage-right canvas")) > 0.02
+    left, where = pixels(viewer), viewer.inner_text("#where")
+    viewer.locator("#stage-right canvas").hover()
+    for _ in range(3):
+        viewer.mouse.wheel(0, 100)
+    settle(viewer)
+    assert viewer.inner_text("#where") != where
+    assert differ(left, pixels(viewer)) > 0.02
 
 
 def numbers(page):

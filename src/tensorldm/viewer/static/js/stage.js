@@ -59,6 +59,10 @@ export class Stage {
   }
 
   async attach() {
+    // NiiVue passes on only what happens in the canvas that has the focus.
+    for (const kind of ['wheel', 'pointerdown']) {
+      this.canvas.addEventListener(kind, () => this.canvas.focus({ preventScroll: true }), { capture: true, passive: true });
+    }
     await this.nv.attachToCanvas(this.canvas);
     this.nv.setSliceType(VIEWS.planes);
   }
