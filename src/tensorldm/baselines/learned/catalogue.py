@@ -115,6 +115,8 @@ RIVALS: Final[Mapping[str, RivalKind]] = MappingProxyType(
     }
 )
 """In the order of the tables."""
+BY_SLICES: Final = tuple(name for name, kind in RIVALS.items() if kind.rows is SLICES)
+"""Rivals that know no third dimension."""
 
 
 def find_rival(name: str) -> RivalKind:

@@ -157,8 +157,9 @@ class AutoencoderObjective(RivalObjective):
     def _code(
         self, coder: VQVAE, volume: Tensor, target: Tensor, *, told: Told, random: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        latents = coder.encode(volume)
-        quantized, commitment = coder.quantize(latents)
+        latents = coder.encode(volume).float()
+        with torch.autocast(latents.device.type, enabled=False):  # sums of thousands of latents, in full precision
+            quantized, commitment = coder.quantize(latents)
         error = mean_inside((coder.decode(quantized).float() - target).abs(), told.mask)
         known = self.rival.inside(latents.detach(), told.mask)
         if self.training and len(known):

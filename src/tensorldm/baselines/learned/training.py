@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from tensorldm.baselines.learned.bundles import read_rival_info, restore, write_rival
-from tensorldm.baselines.learned.catalogue import RivalKind, RivalRow, build_rival
+from tensorldm.baselines.learned.catalogue import BY_SLICES, RivalKind, RivalRow, build_rival
 from tensorldm.baselines.learned.config import RivalRun, RivalStage
 from tensorldm.baselines.learned.rival import Goal, Rival, Sampling
 from tensorldm.batch import Batch
@@ -125,6 +125,10 @@ class RivalMethod:
         if config.model.method != self.name:
             raise ConfigError(
                 f"{source}: settings of '{config.model.method}', but --method is {self.name}. Give one and the same."
+            )
+        if config.hardware.channels_last and self.name in BY_SLICES:
+            raise ConfigError(
+                f"{source}: hardware.channels_last is for volumes, and {self.name} works on slices. Set it to false."
             )
         wanted, found = [str(number) for number in self.stages], sorted(config.stages)
         if wanted != found:
