@@ -1,7 +1,7 @@
 """SuperDTI: a 2D U-Net with residual learning from slices to maps, by squared error [choice: rival-superdti].
 
-H. Li and others: SuperDTI, ultrafast DTI and fiber tractography with deep learning, Magn Reson Med 2021. The tensor
-comes from the maps by E13.
+H. Li and others: SuperDTI, ultrafast DTI and fiber tractography with deep learning, Magnetic Resonance in Medicine
+2021. The tensor comes from the maps by E13.
 Axes: b batch, n slice, f channel, x y z space.
 """
 

@@ -86,7 +86,7 @@ def test_a_bundle_of_our_own_model_is_no_rival(tmp_path):
     [
         ("pix3pix", "base", [], "There is no method 'pix3pix'. Give tensorldm or one of unet, pix2pix"),
         ("unet", "huge", [], "There is no preset 'huge' of unet. Give one of base, smoke"),
-        ("unet", "smoke", ["model.chanels=[1]"], "chanels"),
+        ("unet", "smoke", ["model.widths=[1]"], "model.unet.widths"),
         ("ldm", "smoke", ["model.latent_channels=7"], "multiple of 6"),
         (
             "pix2pix",
