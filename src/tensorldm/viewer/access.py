@@ -15,6 +15,8 @@ LOOPBACK: Final = "127.0.0.1"
 TOKEN_BYTES: Final = 24
 OWN_SITE: Final = ("same-origin", "none")
 """``none`` is an address that the user typed or opened from a terminal."""
+OPENING: Final = ("navigate", "document")
+"""Mode and destination of a page that opens in a tab of its own."""
 HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -52,7 +54,9 @@ class Access:
         origin = headers.get("origin")
         if (origin is None and changes) or (origin is not None and origin not in {f"http://{host}" for host in hosts}):
             return "Requests from other pages are refused."
-        if headers.get("sec-fetch-site", "none") not in OWN_SITE:
+        # A link with the token, clicked in another page's terminal, opens the page; nothing is told to that page.
+        opens = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == OPENING and not changes
+        if headers.get("sec-fetch-site", "none") not in OWN_SITE and not opens:
             return "Requests from other pages are refused."
         return None
 

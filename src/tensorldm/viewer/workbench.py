@@ -107,11 +107,11 @@ class Workbench:
             }
 
     def cancel(self) -> None:
-        """Stop the job, if there is one; the files of the scan stay."""
+        """Stop the job, if one is running; the files of the scan stay, and so does a result."""
         with self._lock:
-            if self._job is not None:
+            if self._job is not None and self._job.look() == "running":
                 self._job.cancel()
-                shutil.rmtree(self._out, ignore_errors=True)
+                self._empty(keep=self._inbox.folder)
 
     def discard(self) -> None:
         """Stop, and remove every file of the scan and of its result."""
@@ -120,8 +120,7 @@ class Workbench:
                 self._job.cancel()
             self._job, self._shown = None, False
             self._inbox.clear()
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder.mkdir(exist_ok=True)
+            self._empty()
 
     def end(self) -> None:
         """Stop the job, even while an upload that nobody finishes holds the lock; the folder goes with its owner."""
@@ -180,8 +179,15 @@ class Workbench:
 
     def _drop_result(self) -> None:
         self._job, self._shown = None, False
-        shutil.rmtree(self._out, ignore_errors=True)
-        (self._folder / "result.zip").unlink(missing_ok=True)
+        self._empty(keep=self._inbox.folder)
+
+    def _empty(self, *, keep: Path | None = None) -> None:
+        """Remove what is in the folder, what an ended process left half-written too; the folder keeps its rights."""
+        for path in self._folder.iterdir():
+            if path.is_dir() and path != keep:
+                shutil.rmtree(path, ignore_errors=True)
+            elif not path.is_dir():
+                path.unlink(missing_ok=True)
 
     def _result(self) -> Shown:
         tensor = next(path for path in self._out.rglob("*") if is_tensor(path))
@@ -205,8 +211,9 @@ def _zip(folder: Path, path: Path) -> None:
     part = path.with_suffix(".part")
     with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as archive:
         for each in sorted(folder.rglob("*")):
-            if each.is_file():
-                archive.write(each, Path("tensorldm") / each.relative_to(folder))
+            inner = each.relative_to(folder)
+            if each.is_file() and not any(part.startswith(".") for part in inner.parts):
+                archive.write(each, Path("tensorldm") / inner)
     part.replace(path)
 
 

@@ -46,6 +46,16 @@ def test_another_page_of_the_same_browser_is_refused_even_without_an_origin(site
     assert ACCESS.refusal({"host": OWN["host"], "sec-fetch-site": site}, changes=False) is not None
 
 
+def test_a_link_in_another_page_opens_the_viewer_but_never_inside_that_page():
+    clicked = {"host": OWN["host"], "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    assert ACCESS.refusal({**clicked, "sec-fetch-dest": "document"}, changes=False) is None
+    assert ACCESS.refusal({**clicked, "sec-fetch-dest": "document"}, changes=True) is not None
+    assert ACCESS.refusal({**clicked, "sec-fetch-dest": "iframe"}, changes=False) is not None
+    assert (
+        ACCESS.refusal({**clicked, "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}, changes=False) is not None
+    )
+
+
 @pytest.mark.parametrize(
     "path", ["/", "", "/wrong-token/", "/right-toke/", "/right-token2/api", "//right-token/", "/RIGHT-TOKEN/", "/é/"]
 )

@@ -216,8 +216,12 @@ def test_a_scan_goes_through_the_page_and_leaves_nothing_behind(scan, tmp_path, 
             assert archive.testzip() is None
             assert "tensorldm/tensor.nii.gz" in archive.namelist()
             assert "tensorldm/fa.nii.gz" in archive.namelist()
+            assert not [name for name in archive.namelist() if "/." in name]
+        assert client.json("POST", "api/job/cancel")[1]["state"] == "done"
+        assert client.ask("GET", "api/job/result.zip")[1] == content
         client.json("POST", "api/job/discard")
         assert client.json("GET", "api/scene")[1]["shown"] == []
+        assert [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()] == [0o700]
         assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     assert list(tmp_path.iterdir()) == []
 
@@ -229,6 +233,7 @@ def test_a_running_job_is_cancelled_and_dies_with_the_server(scan, tmp_path, mon
         send(client, scan)
         client.json("POST", "api/job/start")
         assert client.json("POST", "api/job/cancel")[1]["state"] == "cancelled"
+        assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == set(FILES.values())
         assert set(multiprocessing.active_children()) == before
         client.json("POST", "api/job/start")
         assert len(set(multiprocessing.active_children()) - before) == 1
