@@ -1,7 +1,7 @@
 """From tensor images on disk to figures of bundles in the long table: tracked alike, cut alike, measured alike.
 
 The reference is tracked twice, the second time with another seed. How far it is from itself is the noise floor: no
-method's figure below it means anything.
+method's figure below it means anything [choice: noise-floor].
 """
 
 from collections.abc import Callable, Sequence

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
+from scipy.ndimage import gaussian_filter
 
 from tensorldm.evaluation.evaluate import REFERENCE
 from tensorldm.evaluation.table import Row, methods_of
@@ -117,10 +118,11 @@ def _shadow(space: Space, mask: MaskImage, plane: tuple[int, int]) -> Shadow:
     """How deep the brain is behind each place of a view, from 0 to 1, and the edges of that picture in mm."""
     voxels = np.argwhere(mask)
     world = voxels @ space.affine[:3, :3].T + space.affine[:3, 3]
-    side = 1.5 * max(space.voxel_size)  # wider than a voxel, or an oblique grid would leave gaps
+    side = 1.5 * max(space.voxel_size)  # wider than a voxel, or a grid would leave gaps; smoothed for what is left
     across, up = (world[:, axis] for axis in plane)
     edges = [np.arange(each.min() - side, each.max() + 2 * side, side) for each in (across, up)]
-    depth, *_ = np.histogram2d(across, up, bins=edges)
+    counts, *_ = np.histogram2d(across, up, bins=edges)
+    depth = gaussian_filter(counts, 1.0)
     frame = (float(edges[0][0]), float(edges[0][-1]), float(edges[1][0]), float(edges[1][-1]))
     return np.asarray(depth.T / max(depth.max(), 1)), frame
 

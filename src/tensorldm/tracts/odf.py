@@ -1,4 +1,4 @@
-"""Tensor to orientation distribution, the same for every method [choice: tracking, odf-sharpening].
+"""Tensor to orientation distribution, the same for every method [choice: tracking] [choice: odf-sharpening].
 
 Water that diffuses freely with tensor D for a time goes in direction u with the density (uᵀD⁻¹u)^(−3/2), up to a
 factor. That lobe is far wider than a bundle of fibres: at FA 0.5 it has fallen to a half only 40° off its axis. Taken

@@ -31,10 +31,16 @@ def look_up(region: Region, points: Float[ndarray, "points 3"]) -> Bool[ndarray,
 
 def grow(region: Region, margin_mm: float) -> Region:
     """The region and all that is no farther from it than the margin, on its own grid."""
-    if margin_mm == 0:
+    if margin_mm == 0 or not region.mask.any():
         return region
-    distance = ndimage.distance_transform_edt(~region.mask, sampling=region.space.voxel_size)
-    return Region(np.asarray(distance <= margin_mm), region.space)
+    reach = np.ceil(margin_mm / np.array(region.space.voxel_size)).astype(int)
+    places = np.argwhere(region.mask)
+    low, high = np.maximum(places.min(axis=0) - reach, 0), places.max(axis=0) + reach + 1
+    box = tuple(slice(int(start), int(stop)) for start, stop in zip(low, high, strict=True))
+    grown = np.zeros_like(region.mask)  # only the box around the region is searched: it is a small part of a head
+    distance = ndimage.distance_transform_edt(~region.mask[box], sampling=region.space.voxel_size)
+    grown[box] = np.asarray(distance) <= margin_mm
+    return Region(grown, region.space)
 
 
 def voxels_of(space: Space, points: Float[ndarray, "points 3"]) -> Int[ndarray, "points 3"]:
