@@ -89,6 +89,11 @@ class SubjectWork:
         model, info = load_bundle(bundle, self.bench.device)
         return Opened(model, info, self.prepared.batch.to(self.bench.device))
 
+    def unload(self) -> None:
+        """Forget the series: it is hundreds of megabytes, and nobody needs two of them."""
+        for name in ("loaded", "prepared"):
+            vars(self).pop(name, None)
+
     def _autoencode(self, label: str, bundle: Path, path: Path) -> None:
         native = self.prepared.to_native(autoencode(self.opened(bundle)), self.loaded)
         write_estimate(self.loaded, native, path, method=label, volumes=self.prepared.volumes)

@@ -42,6 +42,7 @@ def run_routing(works: Sequence[SubjectWork], parts: Sequence[Part], *, study: S
         work = by_name[part.subject]
         work.tell(f"routing of {part.label}")
         found = routing(work.opened(_bundle(study, part.label)))
+        work.unload()
         subject = work.subject
         rows = [
             Row(part.label, subject.name, component, metric, value, anatomy=subject.anatomy)
@@ -61,6 +62,7 @@ def run_probe(works: Sequence[SubjectWork], parts: Sequence[Part], *, study: Stu
         for work in works:
             work.tell(f"features and latents of {name}")
             sums[work.subject.name] = probe_moments(work.opened(_bundle(study, name)))
+            work.unload()
         for part, work in zip([part for part in parts if part.label == name], works, strict=True):
             others = [each for other, each in sums.items() if heads[other] != heads[part.subject]]
             own = sums[part.subject]

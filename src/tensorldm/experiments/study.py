@@ -9,7 +9,7 @@ from tensorldm.config.reading import dump_config
 from tensorldm.errors import DataError
 from tensorldm.evaluation.table import Row
 from tensorldm.experiments import model_studies, runtime
-from tensorldm.experiments.config import RuntimeConfig, StudyConfig
+from tensorldm.experiments.config import GroupConfig, RuntimeConfig, StudyConfig
 from tensorldm.experiments.measuring import SubjectWork
 from tensorldm.experiments.methods import Workbench, identity
 from tensorldm.experiments.parts import Part, Results, key_of
@@ -29,16 +29,19 @@ def check_study(study: StudyConfig) -> list[str]:
     """What will be done, in words; a model that is not there is refused before anything is made."""
     for method in study.methods.values():
         identity(method)
-    groups = ", ".join(
-        f"{name} ({group.virtual.subjects} virtual subjects)" if group.virtual else f"{name} ({len(group.scans)} scans)"
-        for name, group in study.groups.items()
-    )
+    groups = ", ".join(f"{name} ({_counted(group)})" for name, group in study.groups.items())
     parts = [name for name in ("fits", "sampling", "runtime", "probe", "routing") if getattr(study, name) is not None]
     return [
         f"Subjects: {groups}",
         f"Methods: {', '.join(study.methods)}",
         f"Comparisons: {', '.join(study.comparisons)}; further experiments: {', '.join(parts) or 'none'}",
     ]
+
+
+def _counted(group: GroupConfig) -> str:
+    if group.virtual is not None:
+        return f"{group.virtual.subjects} virtual"
+    return f"{len(group.scans)} given"
 
 
 def run_study(

@@ -43,7 +43,7 @@ def test_a_study_that_cannot_be_meant_is_refused_by_name(tmp_path, change, words
 
 def test_the_preset_is_a_whole_study_that_needs_no_model():
     study = read_config(StudyConfig, "study")
-    assert check_study(study)[0] == "Subjects: virtual (8 virtual subjects)"
+    assert check_study(study)[0] == "Subjects: virtual (8 virtual)"
     assert all(method.bundle is None for method in study.methods.values())
 
 

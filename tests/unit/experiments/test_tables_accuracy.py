@@ -145,10 +145,14 @@ def test_without_shared_heads_nothing_is_marked(stored):
     assert not any("†" in block.title for block in made.blocks)
 
 
-def test_two_anatomies_give_no_p(stored):
-    few = [row for row in long_table() if row.subject in ("s3", "s4")]
-    first = table(stored({"accuracy": few}), 5).blocks[0]
-    assert cells(first)["LEM", "ade", False].text == "–"
+def test_two_anatomies_give_no_p_and_the_table_says_so(stored):
+    few = [row for row in long_table() if row.subject in ("s1", "s2", "s3")]
+    made = table(stored({"accuracy": few}), 5)
+    assert "no independent test" in " ".join(made.caption)
+    shown = [block for block in made.blocks if not block.brief]
+    assert [block.title.partition(" †")[0] for block in shown] == ["Paired t-test over subjects", "Effects"]
+    assert math.isnan(cells(shown[1])["LEM vs ade", "p (t)", False].value)
+    assert cells(shown[1])["LEM vs ade", "advantage", False].value == pytest.approx((0.09 + 0.09) / 2)
 
 
 def test_violations_start_with_the_reference_and_call_nobody_best(made):

@@ -105,11 +105,14 @@ def _tests(
     others: Sequence[str],
 ) -> PublishedTable:
     independent = paired_tests(table, comparison.ours, others=others, by_anatomy=True)
-    blocks = [
-        _star_block(independent, others, title="Paired t-test", mark=""),
-        _star_block(independent, others, title="Paired t-test, Holm-corrected", mark="", holm_corrected=True),
-    ]
-    more = []
+    blocks, more = [], []
+    if any(not math.isnan(tested.test.p_t) for tested in independent.values()):
+        blocks += [
+            _star_block(independent, others, title="Paired t-test", mark=""),
+            _star_block(independent, others, title="Paired t-test, Holm-corrected", mark="", holm_corrected=True),
+        ]
+    else:
+        more.append(f"With fewer than {LEAST_PAIRS} independent anatomies there is no independent test")
     if table.has_repeated_anatomies:
         subjects = paired_tests(table, comparison.ours, others=others, by_anatomy=False)
         title = f"Paired t-test over subjects {DEPENDENT} not independent"
