@@ -8,6 +8,7 @@ import pytest
 
 from tensorldm.errors import DataError
 from tensorldm.evaluation.evaluate import evaluate_files
+from tensorldm.evaluation.rendering import to_latex
 from tensorldm.evaluation.table import read_table
 from tensorldm.experiments.config import StudyConfig
 from tensorldm.experiments.kept import kept_subjects
@@ -72,6 +73,7 @@ def test_every_table_can_be_made_from_what_is_stored(out):
     stored = StoredStudy.open(out)
     numbers = {table.number for table in build_tables(stored)}
     assert numbers == {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
+    assert all(to_latex(table).isascii() for table in build_tables(stored))
     document = to_document(stored, build_tables(stored))
     for words in ("tensorldm tables run", "Hardware:", "Seed: 0", "torch", "steps: 1"):
         assert words in document

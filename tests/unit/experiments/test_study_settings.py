@@ -1,6 +1,10 @@
 """What a study may say, what is refused, and what decides whether a figure has to be measured again."""
 
+import re
+from pathlib import Path
+
 import pytest
+import yaml
 
 from tensorldm.config.reading import read_config
 from tensorldm.errors import ConfigError, DataError
@@ -45,6 +49,13 @@ def test_the_preset_is_a_whole_study_that_needs_no_model():
     study = read_config(StudyConfig, "study")
     assert check_study(study)[0] == "Subjects: virtual (8 virtual)"
     assert all(method.bundle is None for method in study.methods.values())
+
+
+def test_the_study_of_the_documents_is_one():
+    text = (Path(__file__).parents[3] / "docs" / "tables.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)
+    study = StudyConfig.model_validate(yaml.safe_load(example))
+    assert {each.kind for each in study.comparisons.values()} == {"rivals", "ablations", "curriculum"}
 
 
 def test_a_missing_model_is_refused_before_a_subject_is_made(tmp_path):
