@@ -9,6 +9,9 @@ from tensorldm.config.reading import Strict
 from tensorldm.config.run import RunSettings
 from tensorldm.config.training import StageConfig
 
+MOST = 64
+"""Of anything that is repeated: a stranger's settings may ask for a billion layers."""
+
 
 class RivalModel(Strict):
     """What the settings of every rival have."""
@@ -20,7 +23,7 @@ class Critic(Strict):
     """A PatchGAN."""
 
     channels: int = Field(default=64, gt=0, description="of the first layer; each further one has twice as many")
-    layers: int = Field(default=3, ge=1)
+    layers: int = Field(default=3, ge=1, le=8)
 
 
 class RegressionModel(RivalModel):
@@ -62,10 +65,10 @@ class ResViTModel(RivalModel):
 
     method: Literal["resvit"]
     channels: Widths = Field(min_length=3, max_length=3)
-    blocks: int = Field(default=9, ge=1, description="of the bottleneck")
+    blocks: int = Field(default=9, ge=1, le=MOST, description="of the bottleneck")
     transformer_blocks: tuple[int, ...] = Field(default=(0, 5), description="blocks of it with the transformer")
     token_channels: int = Field(gt=0)
-    layers: int = Field(default=4, ge=1, description="of the transformer, shared by the blocks that hold it")
+    layers: int = Field(default=4, ge=1, le=MOST, description="of the transformer, shared by the blocks with it")
     head_channels: int = Field(default=32, gt=0)
     norm_groups: int = Field(default=8, ge=1)
     critic: Critic = Critic()
@@ -78,7 +81,7 @@ class SuperDTIModel(RivalModel):
 
     method: Literal["superdti"]
     channels: Widths = Field(min_length=2)
-    residual_units: int = Field(default=2, ge=1)
+    residual_units: int = Field(default=2, ge=1, le=MOST)
     norm_groups: int = Field(default=8, ge=1)
     slices: int = Field(default=16, ge=1, description="axial slices drawn from each head")
 
@@ -88,13 +91,13 @@ class DiffDTIModel(RivalModel):
 
     method: Literal["diffdti"]
     channels: Widths = Field(min_length=2)
-    blocks: int = Field(default=2, ge=1, description="residual blocks a level")
+    blocks: int = Field(default=2, ge=1, le=MOST, description="residual blocks a level")
     attention_levels: tuple[int, ...] = ()
     head_channels: int = Field(default=32, gt=0)
     norm_groups: int = Field(default=8, ge=1)
     token_channels: int = Field(gt=0)
     token_side: int = Field(default=8, ge=1, description="pixels a side of a token")
-    layers: int = Field(default=4, ge=1, description="of the transformer")
+    layers: int = Field(default=4, ge=1, le=MOST, description="of the transformer")
     slices: int = Field(default=16, ge=1, description="axial slices drawn from each head")
     diffusion: DiffusionConfig = DiffusionConfig()
 
@@ -104,11 +107,11 @@ class LDMModel(RivalModel):
 
     method: Literal["ldm"]
     encoder_channels: Widths = Field(min_length=2, description="of both autoencoders; each level halves the grid")
-    residual_layers: int = Field(default=2, ge=1)
+    residual_layers: int = Field(default=2, ge=1, le=MOST)
     latent_channels: int = Field(multiple_of=6, gt=0)
     num_codes: int = Field(gt=1)
     channels: Widths = Field(min_length=1)
-    blocks: int = Field(default=2, ge=1)
+    blocks: int = Field(default=2, ge=1, le=MOST)
     attention_levels: tuple[int, ...] = ()
     head_channels: int = Field(default=32, gt=0)
     norm_groups: int = Field(default=8, ge=1)

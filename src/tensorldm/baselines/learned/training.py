@@ -21,7 +21,7 @@ from tensorldm.rng import generator
 from tensorldm.shapes import Components
 from tensorldm.training.latents import SUBJECTS
 from tensorldm.training.method import Part
-from tensorldm.training.sources import Source
+from tensorldm.training.sources import Source, cohort_of
 from tensorldm.training.stages import make_optimizer
 
 PROBE_SIDE = 32
@@ -129,6 +129,12 @@ class RivalMethod:
         if config.hardware.channels_last and self.name in BY_SLICES:
             raise ConfigError(
                 f"{source}: hardware.channels_last is for volumes, and {self.name} works on slices. Set it to false."
+            )
+        scheme = cohort_of(config.data).protocol.scheme
+        if scheme is not None and scheme.near_axes + scheme.any_triad < 1:
+            raise ConfigError(
+                f"{source}: some virtual scans of data.cohort '{config.data.cohort}' have more than three directions, "
+                f"and {self.name} reads three. Let protocol.scheme.near_axes and any_triad be 1 together."
             )
         wanted, found = [str(number) for number in self.stages], sorted(config.stages)
         if wanted != found:

@@ -88,6 +88,9 @@ def test_a_bundle_of_our_own_model_is_no_rival(tmp_path):
         ("unet", "huge", [], "There is no preset 'huge' of unet. Give one of base, smoke"),
         ("unet", "smoke", ["model.widths=[1]"], "model.unet.widths"),
         ("ldm", "smoke", ["model.latent_channels=7"], "multiple of 6"),
+        ("resvit", "smoke", ["model.layers=100000"], "less than or equal to 64"),
+        ("unet", "smoke", ["data.cohort=clinical", "data.cohort_set=[]"], "more than three directions, and unet reads"),
+        ("diffdti", "smoke", ["hardware.channels_last=true"], "for volumes, and diffdti works on slices"),
         (
             "pix2pix",
             "smoke",
