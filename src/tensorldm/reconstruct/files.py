@@ -201,6 +201,7 @@ def run_job(job: Job, engine: Engine, *, request: Request, tell: Tell) -> tuple[
         )
         written += [picture] if picture.is_file() else []
         written += _with_page(result, hidden, job.naming, request.describe)
+        made = [out / path.relative_to(hidden) for path in hidden.rglob("*") if path.is_file()]
         journal_of(out).forget(job.files.name)  # from here on an earlier result may be half replaced
     placed = tuple(out / path.relative_to(hidden) for path in written)
     remove_stale(out, job.naming, written=placed)
@@ -211,7 +212,7 @@ def run_job(job: Job, engine: Engine, *, request: Request, tell: Tell) -> tuple[
         sources=sources,
         recipe=request.recipe(job.naming),
         brain=finished.brain,
-        written=placed,
+        written=made,
         summary=finished.summary,
     )
     return finished, result
