@@ -15,8 +15,9 @@ from typing import Any, Literal
 from tensorldm.errors import TensorldmError
 from tensorldm.imaging.tensor_files import DEFAULT_CONVENTION
 from tensorldm.reconstruct.choice import choose, pick_device
-from tensorldm.reconstruct.files import Describe, Draw, Failed, Request, reconstruct_files
+from tensorldm.reconstruct.files import Describe, Draw, Failed, Request
 from tensorldm.reconstruct.inputs import InputFiles
+from tensorldm.reconstruct.many import reconstruct_files
 from tensorldm.reconstruct.settings import Settings
 
 State = Literal["running", "done", "failed", "cancelled"]

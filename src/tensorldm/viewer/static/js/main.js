@@ -48,16 +48,26 @@ async function fillStage(side) {
   await stage.show(scene, { ...wish, key: shown.key, tracts: wish.tracts.filter((key) => mine.includes(key)) });
 }
 
-let running = Promise.resolve();
+async function fill() {
+  await fillStage('left');
+  await fillStage('right');
+  if (wish.right) stages.left.lead();
+  if (!wish.left) clearReadout();
+}
 
+let running = Promise.resolve();
+let queued = false;
+
+// One at a time, and what was wished meanwhile at once: a slider is faster than a graphics card.
 function follow() {
   document.body.dataset.busy = 'yes';
-  running = running.then(() => attempt(async () => {
-    await fillStage('left');
-    await fillStage('right');
-    if (wish.right) stages.left.lead();
-    if (!wish.left) clearReadout();
-  })).finally(() => { delete document.body.dataset.busy; });
+  if (queued) return;
+  queued = true;
+  running = running.then(async () => {
+    queued = false;
+    await attempt(fill);
+    if (!queued) delete document.body.dataset.busy;
+  });
 }
 
 export async function refresh(preferred = null) {
