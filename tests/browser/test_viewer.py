@@ -130,6 +130,8 @@ def test_the_page_draws_a_brain_on_three_planes_and_in_3d(viewer, look):
     for tile in tiles:
         assert (tile.max(axis=-1) > 60).mean() > 0.01
         assert tile.std() > 5
+        yellow = (tile[..., 0] > 150) & (tile[..., 2] < 110) & (tile[..., 0] > tile[..., 2] + 80)
+        assert yellow.mean() > 5e-4
 
 
 def test_switching_maps_changes_the_picture_and_only_colour_fa_is_coloured(viewer):

@@ -8,6 +8,8 @@ const { Niivue, NVImage, NVMesh, MULTIPLANAR_TYPE, SHOW_RENDER } = globalThis.ni
 
 export const VIEWS = { planes: 3, axial: 0, coronal: 1, sagittal: 2, render: 4 };
 const KEPT_IMAGES = 12;
+const CROSSHAIR_PIXELS = 1.8;
+const HEAD_MM = 230; // that a view shows, about
 const DIFFERENCE = 'difference';
 // Below zero blue, above red, zero black and transparent.
 const DIFFERENCE_MAP = { R: [120, 20, 0, 210, 255], G: [210, 90, 0, 40, 220], B: [255, 230, 0, 30, 110], A: [255, 160, 0, 160, 255], I: [0, 64, 128, 192, 255] };
@@ -102,6 +104,17 @@ export class Stage {
     if (voxels !== options.voxels) nv.setInterpolation(voxels);
     if (radiological !== options.radiological) nv.setRadiologicalConvention(radiological);
     this.options = { view, voxels, radiological };
+    this.#setCrosshair(view);
+  }
+
+  // NiiVue draws it as a rod in millimetres; thinner than a pixel it would vanish.
+  #setCrosshair(view) {
+    const { nv, canvas } = this;
+    const pixels = Math.min(canvas.clientWidth, canvas.clientHeight) / (view === 'planes' ? 2 : 1);
+    const width = (CROSSHAIR_PIXELS * HEAD_MM) / Math.max(pixels, 100);
+    if (Math.abs(width - nv.opts.crosshairWidth) < 0.05 * width) return;
+    nv.opts.crosshairWidth = width;
+    if (nv.crosshairs3D) nv.crosshairs3D.mm = [NaN, NaN, NaN]; // made anew when it is drawn next
   }
 
   #setShader(text) {
