@@ -89,8 +89,10 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = MappingProxyType(
 
 
 def summarise(rows: Sequence[Row]) -> list[Summary]:
-    """The figures of every method, averaged over the subjects."""
-    return [_summary(title, columns, rows) for title, columns in TABLES.items()]
+    """The figures of every method, averaged over the subjects; a method measured by bundles alone has no line."""
+    shown = {(column.quantity, column.metric) for columns in TABLES.values() for column in columns}
+    own = [row for row in rows if (row.quantity, row.metric) in shown]
+    return [_summary(title, columns, own) for title, columns in TABLES.items()]
 
 
 def describe_subjects(rows: Sequence[Row]) -> list[str]:

@@ -5,7 +5,6 @@ A bundle that was not found has no distance: its figures are not-a-number in the
 
 from dataclasses import dataclass
 
-import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
@@ -54,8 +53,3 @@ def measure_bundle(reference: Bundle, bundle: Bundle) -> list[Figure]:
 def count_streamlines(bundle: Bundle) -> Figure:
     """What is said of every bundle, found or not."""
     return Figure(bundle.name, STREAMLINES, float(len(bundle.streamlines)))
-
-
-def is_found(value: float) -> bool:
-    """Whether a figure is one."""
-    return bool(np.isfinite(value))

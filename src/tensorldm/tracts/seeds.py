@@ -5,8 +5,6 @@ centres, scattered at random and never twice at one place. A chunk is a slab of 
 one process tracks it with one thread, so nothing depends on how many run at once.
 """
 
-import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -68,14 +66,6 @@ def draw_seeds(mask: MaskImage, *, seeds: int, seed: int) -> list[SeedChunk]:
     return [
         SeedChunk(index, part, 1 + derive_seed(seed, "chunk", index) % LARGEST_SEED) for index, part in enumerate(parts)
     ]
-
-
-def fingerprint(chunks: Sequence[SeedChunk]) -> int:
-    """Changes when any seed does."""
-    total = 0
-    for chunk in chunks:
-        total = zlib.crc32(np.ascontiguousarray(chunk.cells).tobytes() + str(chunk.random_seed).encode(), total)
-    return total
 
 
 def _fine(space: Space) -> Space:

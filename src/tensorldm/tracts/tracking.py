@@ -88,7 +88,7 @@ def track_field(
     wanted = dict(zip(paths, chunks, strict=True))
     _track_missing(field, wanted, settings, engine, workers, watch or (lambda *_: None))
     sidecar.unlink(missing_ok=True)  # it vouches for the files, which are replaced now
-    header = {"timestamp": "0", "method": settings.algorithm, "mrtrix_version": engine.version}
+    header = {"method": settings.algorithm, "engine": engine.version}
     count = join_tck(tck, paths, notes=header)
     write_trx(trx, read_tck(tck), space=field.space)
     known = _notes(field, settings, engine, chunks) | {"Streamlines": count, "Fingerprint": fingerprint}

@@ -3,6 +3,7 @@ import pytest
 
 from tensorldm.errors import DataError
 from tensorldm.evaluation.evaluate import REFERENCE
+from tensorldm.evaluation.summary import summarise
 from tensorldm.evaluation.table import Row, read_table, write_table
 from tensorldm.evaluation.tract_measures import (
     CORE,
@@ -134,3 +135,9 @@ def test_bundles_are_left_as_files_to_look_at(subject):
 
 def test_names_of_methods_become_names_of_files():
     assert file_name("run/our model v1.2") == "run_our_model_v1.2"
+
+
+def test_what_was_measured_by_bundles_alone_has_no_line_among_the_voxels():
+    voxels = [Row("ade", "s", "tensor", "lem", 0.5)]
+    tables = summarise([*voxels, Row(NOISE_FLOOR, "s", "CC_2", CORE, 1.0)])
+    assert [line[0] for line in tables[0].lines] == ["ade"]
