@@ -3,8 +3,8 @@
     python benchmarks/load.py --subjects 200 --workers 1 2 --out load.json [--pictures]
 
 Eight virtual heads are made with ``tensorldm cohort`` and scanned again and again with other noise. Memory is what the
-program and all its workers hold together (proportional set size); it is flat when the last quarter of the run holds
-no more than the second. ``--bundle`` measures a model instead of the closed form.
+program and all its workers hold of their own (anonymous pages: libraries that are shared with other programs are left
+out, since those come and go); it is flat when the last quarter of the run holds no more than the second. ``--bundle`` measures a model instead of the closed form.
 """
 
 import argparse
@@ -94,7 +94,7 @@ def _family(process: int) -> Iterator[int]:
 def _memory(process: int) -> int:
     with suppress(OSError, StopIteration):
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-        return 1024 * int(next(line for line in lines if line.startswith("Pss:")).split()[1])
+        return 1024 * int(next(line for line in lines if line.startswith("Anonymous:")).split()[1])
     return 0
 
 

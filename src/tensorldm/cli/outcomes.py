@@ -23,7 +23,8 @@ FEW = 3
 
 def reconstruct_and_show(inputs: Sequence["InputFiles"], request: "Request", crew: "Crew") -> list["Finished | Failed"]:
     """Reconstruct every scan and tell how each went."""
-    from tensorldm.reconstruct.files import Finished, reconstruct_files
+    from tensorldm.reconstruct.files import Finished
+    from tensorldm.reconstruct.many import reconstruct_files
 
     outcomes, few = list[Any](), len(inputs) <= FEW
     with progress_of("checking", len(inputs)) as bar:

@@ -1,12 +1,8 @@
 """From files to files: every scan is checked before a model is loaded, and each result appears whole."""
 
 import platform
-import secrets
-import traceback
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +10,14 @@ import numpy as np
 import torch
 
 from tensorldm import __version__
-from tensorldm.errors import DataError, TensorldmError, ToolError, about, heard
+from tensorldm.errors import TensorldmError, ToolError, about, heard
 from tensorldm.imaging.tensor_sidecar import read_sidecar
-from tensorldm.reconstruct.choice import Choice, own_gpu
-from tensorldm.reconstruct.derivative import check_place, describe_dataset, sidecar_notes
+from tensorldm.reconstruct.choice import Choice
+from tensorldm.reconstruct.derivative import sidecar_notes
 from tensorldm.reconstruct.engine import Engine
 from tensorldm.reconstruct.inputs import InputFiles
-from tensorldm.reconstruct.journal import Entry, describe_inputs, find_done, journal_of, note_done, recipe_of
-from tensorldm.reconstruct.naming import Naming, naming_for
+from tensorldm.reconstruct.journal import describe_inputs, journal_of, note_done, recipe_of
+from tensorldm.reconstruct.naming import Naming
 from tensorldm.reconstruct.outputs import appearing, check_writable, remove_stale, write_result
 from tensorldm.reconstruct.pipeline import Stopwatch, Tell, reconstruct_series
 from tensorldm.reconstruct.plan import Plan, make_plan
@@ -29,9 +25,6 @@ from tensorldm.reconstruct.reading import read_given_mask, read_scan_header, rea
 from tensorldm.reconstruct.result import Reconstruction
 from tensorldm.reconstruct.settings import Settings, check_convention
 from tensorldm.reconstruct.summary import Summary, summarise
-from tensorldm.work.crew import ALONE, Crew, Done, Lost, perform, silent
-from tensorldm.work.folder import writing_to
-from tensorldm.work.processes import let_go, once
 from tensorldm.work.sources import SourceFile
 
 Draw = Callable[[Path, Reconstruction], None]
@@ -102,74 +95,6 @@ class Failed:
     """Where our own code broke: not the user's to mend."""
 
 
-def reconstruct_files(
-    inputs: Sequence[InputFiles], request: Request, *, tell: Tell, crew: Crew = ALONE, say: Tell = silent
-) -> Generator[Finished | Failed, None, None]:
-    """Every scan: what is done already is kept, the others are checked, then shared out; a bad one stops nobody.
-
-    ``tell`` hears what is being done, ``say`` what a user should read about the crew. Outcomes come as they are known.
-    """
-    with writing_to(request.out):
-        missing, alone = [], len(inputs) == 1
-        if any(files.entities is not None for files in inputs):
-            check_place(request.out)
-        for files in inputs:
-            tell(f"{files.name}: checking")
-            naming = naming_for(files, alone=alone, grid=request.settings.grid)
-            try:
-                done = None if request.redo else find_done(request.out, files, recipe=request.recipe(naming))
-                if done is None:
-                    check_files(files, request, naming=naming)
-                    missing.append(files)
-                else:
-                    yield _kept(done, request.out)
-            except TensorldmError as error:
-                yield Failed(files.name, error)
-        here = crew.stays_here(len(missing))
-        task = Reconstructing(request, secrets.token_hex(8), alone=alone, tell=tell if here else silent)
-        with closing(perform(task, missing, crew=crew, tell=say)) as ended:
-            try:
-                for each in ended:
-                    outcome = each.value if isinstance(each, Done) else _lost(each)
-                    if isinstance(outcome, Finished):
-                        describe_dataset(request.out, each.job)
-                    yield outcome
-            finally:
-                let_go(task.token)
-
-
-@dataclass(frozen=True, eq=False)
-class Reconstructing:
-    """The work on one scan, wherever it is done; a process loads the model once."""
-
-    request: Request
-    token: str
-    """Of this call: the model of another call is another model."""
-    alone: bool
-    """The only scan of its call: it needs no folder of its own, and a bug may end the program."""
-    tell: Tell
-
-    def __call__(self, files: InputFiles) -> Finished | Failed:
-        """The result on the disk and in the journal, or why there is none."""
-        try:
-            return self._do(files)
-        except TensorldmError as error:
-            return Failed(files.name, error)
-        except Exception as error:
-            if self.alone:
-                raise
-            what = f"{files.image}: unexpected {type(error).__name__}. This is a bug: report it with the traceback."
-            return Failed(files.name, DataError(what), "".join(traceback.format_exception(error)))
-
-    def _do(self, files: InputFiles) -> Finished:
-        request = self.request
-        naming = naming_for(files, alone=self.alone, grid=request.settings.grid)
-        job = check_files(files, request, naming=naming)
-        engine = once(self.token, lambda: request.choice.load(request.settings, device=own_gpu(request.device)))
-        finished, _ = run_job(job, engine, request=request, tell=partial(_tell_of, self.tell, files.name))
-        return finished
-
-
 def check_files(files: InputFiles, request: Request, *, naming: Naming) -> Job:
     """Refuse what names, headers and gradients can tell; takes milliseconds."""
     choice = request.choice
@@ -218,14 +143,6 @@ def run_job(job: Job, engine: Engine, *, request: Request, tell: Tell) -> tuple[
     return finished, result
 
 
-def _kept(done: Entry, out: Path) -> Finished:
-    return Finished(done.name, done.summary, done.brain, tuple(out / file.path for file in done.written), kept=True)
-
-
-def _lost(lost: Lost[InputFiles]) -> Failed:
-    return Failed(lost.job.name, DataError(f"{lost.job.image}: {lost.reason}"))
-
-
 def _with_picture(result: Reconstruction, path: Path, draw: Draw | None) -> Reconstruction:
     """Draw, and go on with a word where the drawing library is missing."""
     try:
@@ -245,10 +162,6 @@ def _with_page(result: Reconstruction, root: Path, naming: Naming, describe: Des
     except ToolError:
         return []
     return [root / naming.report]
-
-
-def _tell_of(tell: Tell, name: str, part: str) -> None:
-    tell(f"{name}: {part}")
 
 
 def _brain(job: Job) -> str:

@@ -1,0 +1,101 @@
+"""Many scans: what is done is kept, the rest is checked, then shared out to a crew; one bad scan stops nobody."""
+
+import secrets
+import traceback
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tensorldm.errors import DataError, TensorldmError
+from tensorldm.reconstruct.choice import own_gpu
+from tensorldm.reconstruct.derivative import check_place, describe_dataset
+from tensorldm.reconstruct.files import Failed, Finished, Request, check_files, run_job
+from tensorldm.reconstruct.inputs import InputFiles
+from tensorldm.reconstruct.journal import Entry, find_done
+from tensorldm.reconstruct.naming import naming_for
+from tensorldm.reconstruct.pipeline import Tell
+from tensorldm.work.crew import ALONE, Crew, Done, Lost, perform, silent
+from tensorldm.work.folder import writing_to
+from tensorldm.work.processes import let_go, once
+
+
+def reconstruct_files(
+    inputs: Sequence[InputFiles], request: Request, *, tell: Tell, crew: Crew = ALONE, say: Tell = silent
+) -> Generator[Finished | Failed, None, None]:
+    """Every scan: what is done already is kept, the others are checked, then shared out; a bad one stops nobody.
+
+    ``tell`` hears what is being done, ``say`` what a user should read about the crew. Outcomes come as they are known.
+    """
+    with writing_to(request.out):
+        missing, alone = [], len(inputs) == 1
+        if any(files.entities is not None for files in inputs):
+            check_place(request.out)
+        for files in inputs:
+            tell(f"{files.name}: checking")
+            naming = naming_for(files, alone=alone, grid=request.settings.grid)
+            try:
+                done = None if request.redo else find_done(request.out, files, recipe=request.recipe(naming))
+                if done is None:
+                    check_files(files, request, naming=naming)
+                    missing.append(files)
+                else:
+                    yield _kept(done, request.out)
+            except TensorldmError as error:
+                yield Failed(files.name, error)
+        here = crew.stays_here(len(missing))
+        task = Reconstructing(request, secrets.token_hex(8), alone=alone, tell=tell if here else silent)
+        with closing(perform(task, missing, crew=crew, tell=say)) as ended:
+            try:
+                for each in ended:
+                    outcome = each.value if isinstance(each, Done) else _lost(each)
+                    if isinstance(outcome, Finished):
+                        describe_dataset(request.out, each.job)
+                    yield outcome
+            finally:
+                let_go(task.token)
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstructing:
+    """The work on one scan, wherever it is done; a process loads the model once."""
+
+    request: Request
+    token: str
+    """Of this call: the model of another call is another model."""
+    alone: bool
+    """The only scan of its call: it needs no folder of its own, and a bug may end the program."""
+    tell: Tell
+
+    def __call__(self, files: InputFiles) -> Finished | Failed:
+        """The result on the disk and in the journal, or why there is none."""
+        try:
+            return self._do(files)
+        except TensorldmError as error:
+            return Failed(files.name, error)
+        except Exception as error:
+            if self.alone:
+                raise
+            what = f"{files.image}: unexpected {type(error).__name__}. This is a bug: report it with the traceback."
+            return Failed(files.name, DataError(what), "".join(traceback.format_exception(error)))
+
+    def _do(self, files: InputFiles) -> Finished:
+        request = self.request
+        naming = naming_for(files, alone=self.alone, grid=request.settings.grid)
+        job = check_files(files, request, naming=naming)
+        engine = once(self.token, lambda: request.choice.load(request.settings, device=own_gpu(request.device)))
+        finished, _ = run_job(job, engine, request=request, tell=partial(_tell_of, self.tell, files.name))
+        return finished
+
+
+def _kept(done: Entry, out: Path) -> Finished:
+    return Finished(done.name, done.summary, done.brain, tuple(out / file.path for file in done.written), kept=True)
+
+
+def _lost(lost: Lost[InputFiles]) -> Failed:
+    return Failed(lost.job.name, DataError(f"{lost.job.image}: {lost.reason}"))
+
+
+def _tell_of(tell: Tell, name: str, part: str) -> None:
+    tell(f"{name}: {part}")
