@@ -4,7 +4,8 @@
 
 Eight virtual heads are made with ``tensorldm cohort`` and scanned again and again with other noise. Memory is what the
 program and all its workers hold of their own (anonymous pages: libraries that are shared with other programs are left
-out, since those come and go); it is flat when the last quarter of the run holds no more than the second. ``--bundle`` measures a model instead of the closed form.
+out, since those come and go); it is flat when the last quarter of the run holds no more than the second. ``--bundle``
+measures a model instead of the closed form.
 """
 
 import argparse
