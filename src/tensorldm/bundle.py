@@ -1,6 +1,7 @@
 """A bundle of TensorLDM: its settings, how its parts are joined, its weights (`bundle_files` reads and writes them).
 
-Half-precision bundles are for shipping: they leave out what only training needs (the codebooks' running sums).
+Half-precision bundles are for shipping: they leave out what only training needs (the codebooks' running sums) and
+parts that no stage has trained, which are random.
 """
 
 from functools import partial
@@ -35,6 +36,10 @@ TRAINING_ONLY: Final = (".counts", ".sums", ".updates")
 """The codebooks' memory: what follows the data while they train."""
 
 
+TRAINED_BY: Final = {"expectation": (0,), "autoencoder": (1, 2, 3), "unet": (4, 5), "experts": (4, 5)}
+"""Stages that a part of the model learns in."""
+
+
 class BundleInfo(BundleIndex):
     """What ``bundle.json`` holds."""
 
@@ -59,7 +64,7 @@ def write_bundle(
     if precision == "float16":
         with torch.device("meta"):
             half = frozenset(name for name, _ in build_model(config).named_parameters())
-        weights = {name: value for name, value in weights.items() if not name.endswith(TRAINING_ONLY)}
+    weights = {name: value for name, value in weights.items() if _is_stored(name, precision, card.stages)}
     content, sha256 = pack_weights(weights, half=half)
     info = BundleInfo(
         model=config,
@@ -86,20 +91,28 @@ def load_bundle(folder: Path, device: torch.device | str = "cpu") -> tuple[Tenso
     wanted = {
         name: tuple(value.shape)
         for name, value in empty.state_dict().items()
-        if info.precision == "float32" or not name.endswith(TRAINING_ONLY)
+        if _is_stored(name, info.precision, info.card.stages)
     }
     weights = read_weights(folder, info, wanted=wanted)
     model = build_model(info.model)
-    model.load_state_dict({**_memory(model, weights), **weights})
+    model.load_state_dict({**model.state_dict(), **_memory(model, weights), **weights})
     model.set_joint(info.decoder_joint, info.unet_joint)
     return model.to(device).eval().requires_grad_(False), info
+
+
+def _is_stored(name: str, precision: Precision, stages: tuple[int, ...]) -> bool:
+    """Whether a bundle holds a weight: what ships leaves out the memory of training and parts not trained yet."""
+    if precision == "float32":
+        return True
+    trained_by = TRAINED_BY.get(name.partition(".")[0], stages)
+    return not name.endswith(TRAINING_ONLY) and (not stages or bool(set(trained_by) & set(stages)))
 
 
 def _memory(model: TensorLDM, weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """A half-precision bundle's codebooks without their running sums: as if each code had been met once."""
     memory = {}
     for name, value in model.state_dict().items():
-        if name.endswith(TRAINING_ONLY) and name not in weights:
-            codebook = weights[name.rpartition(".")[0] + ".codebook"]
+        codebook = weights.get(name.rpartition(".")[0] + ".codebook")
+        if name.endswith(TRAINING_ONLY) and name not in weights and codebook is not None:
             memory[name] = codebook.clone() if name.endswith(".sums") else torch.ones_like(value)
     return memory

@@ -114,3 +114,15 @@ def test_nothing_in_a_bundle_is_pickled(tmp_path, config):
     assert sorted(path.name for path in tmp_path.iterdir()) == [INDEX, WEIGHTS]
     read_info(tmp_path)
     assert b"pickle" not in (tmp_path / WEIGHTS).read_bytes()
+
+
+def test_what_ships_leaves_out_the_parts_that_no_stage_has_trained(tmp_path):
+    expecting = ["model.expectation={channels: [8, 8], blocks: [1, 1]}", "stages.0={steps: 1, box: [16, 16, 16]}"]
+    config = read_config(RunConfig, "smoke", expecting).model
+    weights = build_model(config, seed=5).state_dict()
+    write_bundle(tmp_path, weights, config=config, joint=("off", "off"), card=Card(stages=(0,)), precision="float16")
+    parts = {name.partition(".")[0] for name in load_file(tmp_path / WEIGHTS)}
+    assert parts == {"expectation", "latent_mean", "latent_spread"}
+    model, _ = load_bundle(tmp_path)
+    for name, value in model.expectation.state_dict().items():
+        assert torch.allclose(value, weights[f"expectation.{name}"], rtol=1e-3, atol=1e-7), name

@@ -12,6 +12,9 @@ from torch import Tensor, nn
 
 from tensorldm.config.training import AverageConfig
 
+Moving = tuple[list[Tensor], list[Tensor], list[tuple[Tensor, Tensor]]]
+"""Averages, the values they follow, and pairs of whole numbers that are only copied."""
+
 
 class Average:
     """The average of a module's state, kept beside it in float32."""
@@ -20,6 +23,7 @@ class Average:
         self.module = module
         self.settings = settings
         self.values = {name: _wide(value) for name, value in module.state_dict().items()}
+        self._moving: Moving | None = None
 
     def decay(self, step: int) -> float:
         """Share of the old average that is kept at a step (the first is 0).
@@ -33,20 +37,22 @@ class Average:
     @torch.no_grad()
     def update(self, step: int) -> None:
         """Take in the module's weights after a step."""
-        mine, theirs = self._moving()
+        if self._moving is None:
+            self._moving = self._find_moving()
+        mine, theirs, counts = self._moving
         torch._foreach_lerp_(mine, [value.float() for value in theirs], 1 - self.decay(step))
-        for name, value in self.module.named_buffers():
-            if name in self.values and not value.is_floating_point():
-                self.values[name].copy_(value)
+        for kept, count in counts:
+            kept.copy_(count)
 
-    def _moving(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Averages and values of what can change: a frozen weight is its own average, and most are frozen."""
-        names = [name for name, parameter in self.module.named_parameters() if parameter.requires_grad]
-        names += [
-            name for name, value in self.module.named_buffers() if name in self.values and value.is_floating_point()
+    def _find_moving(self) -> Moving:
+        """What can change: a frozen weight is its own average, and in most stages most are frozen."""
+        values: list[tuple[str, Tensor]] = [
+            (name, value) for name, value in self.module.named_parameters() if value.requires_grad
         ]
-        state = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
-        return [self.values[name] for name in names], [state[name].detach() for name in names]
+        values += [(name, value) for name, value in self.module.named_buffers() if name in self.values]
+        averaged = [(self.values[name], value.detach()) for name, value in values if value.is_floating_point()]
+        counts = [(self.values[name], value) for name, value in values if not value.is_floating_point()]
+        return [mine for mine, _ in averaged], [theirs for _, theirs in averaged], counts
 
     @torch.no_grad()
     def load(self, values: dict[str, Tensor]) -> None:

@@ -138,7 +138,8 @@ def train(devices: Devices, stage: Stage, progress: Progress, *, after_step: Rep
 def accumulate(devices: Devices, player: Player, stage: Stage, step: int) -> Logs:
     """Gradients of one step over its micro-batches, and the mean of what they logged."""
     total: Logs = {}
-    player.objective.train()
+    if not player.objective.training:
+        player.objective.train()
     others = [other.parameters for other in stage.players if other is not player]
     with held_still(player.parameters, *others):
         for micro in range(stage.settings.accumulate):
