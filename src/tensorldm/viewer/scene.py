@@ -45,7 +45,7 @@ class Shown:
     @property
     def title(self) -> str:
         """What the page calls it."""
-        return self.method if self.subject is None else f"{self.method} · {self.subject}"
+        return self.method if self.subject is None else f"{self.subject} · {self.method}"
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ import { change, find, onChange, overlayMaps, sharedMaps, tractsOf, wish, world 
 const by = (id) => document.getElementById(id);
 const option = (value, text) => Object.assign(document.createElement('option'), { value, textContent: text });
 
+// What tells it from the others comes first: lists cut long names at the end.
 export function name(shown) {
   const several = new Set(world.scene.shown.map((each) => each.subject)).size > 1;
-  const title = several && shown.subject ? `${shown.method} · ${shown.subject}` : shown.method;
-  const full = shown.place ? `${title} · ${shown.place}` : title;
+  const title = several && shown.subject ? `${shown.subject} · ${shown.method}` : shown.method;
+  const full = shown.place ? `${shown.place} · ${title}` : title;
   return shown.isReference ? `${full} (reference)` : full;
 }
 
