@@ -10,7 +10,7 @@ from numpy import ndarray
 from tensorldm.errors import DataError
 from tensorldm.imaging.gradients import GradientTable
 from tensorldm.imaging.volume import Space, Volume
-from tensorldm.reconstruct.choice import choose, pick_device
+from tensorldm.reconstruct.choice import Choice, choose, pick_device
 from tensorldm.reconstruct.pipeline import Stopwatch, reconstruct_series
 from tensorldm.reconstruct.plan import make_plan
 from tensorldm.reconstruct.result import Reconstruction
@@ -26,6 +26,7 @@ def reconstruct(
     mask: Shaped[ndarray, "..."] | None = None,
     model: Path | None = None,
     method: str | None = None,
+    choice: Choice | None = None,
     device: str = "auto",
     settings: Settings | None = None,
 ) -> Reconstruction:
@@ -33,14 +34,16 @@ def reconstruct(
 
     ``bvecs`` are FSL's (voxel axes, the first one mirrored where the affine's determinant is positive), as `.bvec`
     files hold them. ``model`` is a bundle's folder, ``method`` the name of a closed form; without either the shipped
-    model is used. Warnings are in the result. Nothing is written to the disk.
+    model is used. ``choice`` stands in for both: ``baselines.learned.choice.choose`` makes one of a rival's bundle.
+    Warnings are in the result. Nothing is written to the disk.
     """
     settings = settings or Settings()
     if not len(bvals) == len(bvecs) == dwi.shape[-1]:
         raise DataError(
             f"{dwi.shape[-1]} volumes, {len(bvals)} b-values, {len(bvecs)} vectors. Give one of each per volume."
         )
-    choice = choose(model=model, method=method)
+    if choice is None:
+        choice = choose(model=model, method=method)
     space = Space((dwi.shape[0], dwi.shape[1], dwi.shape[2]), np.asarray(affine, dtype=np.float64))
     plan = make_plan(
         space,

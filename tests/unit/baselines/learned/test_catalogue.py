@@ -1,14 +1,19 @@
 """Every rival at both sizes: it can be built, fits the budget, and is what its settings say."""
 
+import numpy as np
 import pytest
 import torch
+from einops import rearrange
 
 from tensorldm.baselines.learned.bundles import load_rival, write_rival
 from tensorldm.baselines.learned.catalogue import RIVALS, build_rival
+from tensorldm.baselines.learned.choice import choose
 from tensorldm.baselines.learned.rival import Sampling
 from tensorldm.baselines.learned.runs import open_run
 from tensorldm.bundle_files import Card
 from tensorldm.errors import ConfigError, DataError
+from tensorldm.reconstruct.api import reconstruct
+from tensorldm.reconstruct.settings import Settings as ReconstructSettings
 
 BUDGET = 15e6
 
@@ -67,6 +72,23 @@ def test_a_bundle_gives_the_same_tensors_back_without_critics(name, one_head, tm
     assert before.shape == (1, 6, 16, 16, 13)
     assert (before * ~scan["mask"][:, None]).abs().max() == 0
     assert not any(key.startswith(rival.training_only or ("\0",)) for key in _stored(tmp_path))
+
+
+def test_a_rival_serves_the_python_call_too(one_head, tmp_path):
+    rival, settings = _built("unet", "smoke")
+    write_rival(tmp_path, rival.state_dict(), rival=rival, config=settings.model, card=Card(title="unet"))
+    dwi = rearrange(one_head.dwi[0], "c x y z -> x y z c").numpy()
+    affine = np.diag([-2.0, 2.0, 2.0, 1.0])  # a negative determinant: FSL's vectors are the image's own
+    noisy = 400 * dwi + np.random.default_rng(0).normal(scale=2, size=dwi.shape)
+    bvecs = one_head.directions[0].numpy()
+    table = {"bvals": one_head.bvals[0].numpy(), "bvecs": bvecs, "mask": one_head.mask[0].numpy()}
+    options = ReconstructSettings(grid="2mm", force=True)
+    found = reconstruct(noisy, affine, **table, choice=choose(model=tmp_path), settings=options, device="cpu")
+    plain = reconstruct(noisy, affine, **table, method="minimum-norm", settings=options)
+    assert found.notes["Method"] == "unet"
+    # Untrained, this rival is the minimum-norm tensor.
+    difference = np.abs(found.tensor - plain.tensor)[found.mask]
+    assert np.median(difference) < 1e-6
 
 
 def _stored(folder):
