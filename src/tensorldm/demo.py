@@ -4,8 +4,10 @@ Everything goes through files, as with a real scan, so the folder it leaves is a
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -30,7 +32,10 @@ from tensorldm.reconstruct.inputs import Given, InputFiles, gather
 from tensorldm.reconstruct.naming import naming_for
 from tensorldm.reconstruct.result import Reconstruction
 from tensorldm.reconstruct.settings import Settings
+from tensorldm.report.compare_fields import read_comparison
+from tensorldm.report.compare_page import write_compare_page
 from tensorldm.report.figures import draw_overview
+from tensorldm.report.subject_page import write_subject_page
 
 RIVAL = "ade"
 CALM_POSE = WarpSettings(rotation_degrees=5.0, mirror=False)
@@ -52,6 +57,8 @@ class DemoResult:
     tensor: Path
     table: Path
     picture: Path | None
+    page: Path | None
+    """Reference and methods side by side."""
     remark: str | None
     """Why there is no picture."""
 
@@ -82,7 +89,11 @@ def run_demo(out: Path, *, seed: int, voxel_size: float, tell: Callable[[str], N
     table = out / "table.csv"
     write_table(table, rows)
     picture, remark = _try_to_draw(out / "overview.png", result, {"reference": truth, name: result.tensor})
-    return DemoResult(subject, name, rows, dwi, tensors[0], table, picture, remark)
+    page = None
+    if picture is not None:
+        page = out / "compare.html"
+        write_compare_page(page, read_comparison(reference, tensors))
+    return DemoResult(subject, name, rows, dwi, tensors[0], table, picture, page, remark)
 
 
 def make_virtual_scan(seed: int, *, voxel_size: float) -> Batch:
@@ -120,10 +131,16 @@ def _write_scan(folder: Path, batch: Batch, *, space: Space) -> tuple[Path, Path
 
 def _reconstruct(files: InputFiles, choice: Choice, out: Path, tell: Callable[[str], None]) -> Reconstruction:
     """Through the door that a user's scan goes through."""
-    request = Request(choice, Settings(), pick_device("auto"), out, DEFAULT_CONVENTION)
+    request = Request(choice, Settings(), pick_device("auto"), out, DEFAULT_CONVENTION, describe=_try_to_describe)
     job = check_files(files, request, naming=naming_for(files, alone=True))
     _, result = run_job(job, choice.load(request.settings, device=request.device), request=request, tell=tell)
     return result
+
+
+def _try_to_describe(path: Path, result: Reconstruction, notes: Mapping[str, Any]) -> None:
+    """The page of one reconstruction; without the drawing library the demo goes on."""
+    with suppress(ToolError):
+        write_subject_page(path, result, notes)
 
 
 def _write_field(path: Path, packed: Float[ndarray, "x y z 6"], *, space: Space, origin: Provenance) -> None:

@@ -45,8 +45,8 @@ def test_a_model_comes_back_bit_for_bit_with_its_parts_joined_as_they_were(tmp_p
 
 
 def test_half_precision_halves_the_file_and_keeps_buffers_exact(tmp_path, config):
-    _write(tmp_path / "full", config)
-    _write(tmp_path / "half", config, precision="float16")
+    _write(tmp_path / "full", config, card=Card(stages=(1, 2, 3, 4)))
+    _write(tmp_path / "half", config, card=Card(stages=(1, 2, 3, 4)), precision="float16")
     full, half = ((tmp_path / kind / WEIGHTS).stat().st_size for kind in ("full", "half"))
     assert half < 0.6 * full
     model, _ = load_bundle(tmp_path / "half")

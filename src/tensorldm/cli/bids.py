@@ -38,7 +38,9 @@ def bids(
     samples: Annotated[int | None, typer.Option(help="Samples of a model; 1 is fast and has no uncertainty.")] = None,
     steps: Annotated[int, typer.Option(help="Sampler steps of a model.")] = 25,
     seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
-    directions: Annotated[str, typer.Option(help="axes: b=0 and three volumes; all: the whole shell.")] = "axes",
+    directions: Annotated[
+        str, typer.Option(help="3: b=0 and three volumes; all: the whole shell; auto: what suits.")
+    ] = "auto",
     force: Annotated[bool, typer.Option("--force", help="Go on where the checks would refuse.")] = False,
     redo: Annotated[bool, typer.Option("--redo", help="Do again what is done already.")] = False,
     workers: Workers = 1,

@@ -49,6 +49,7 @@ def demo(
         "maps": result.tensor.parent,
         "figures": result.table,
         "picture": result.picture,
+        "page, methods compared": result.page,
     }
     for what, where in places.items():
         if where is not None:

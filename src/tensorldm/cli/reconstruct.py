@@ -41,7 +41,9 @@ def reconstruct(
     spd: Annotated[str, typer.Option(help="project: positive definite everywhere; raw: as the method gives it.")] = (
         "project"
     ),
-    directions: Annotated[str, typer.Option(help="axes: b=0 and three volumes; all: the whole shell.")] = "axes",
+    directions: Annotated[
+        str, typer.Option(help="3: b=0 and three volumes; all: the whole shell; auto: what suits.")
+    ] = "auto",
     force: Annotated[bool, typer.Option("--force", help="Go on where the checks would refuse.")] = False,
     redo: Annotated[bool, typer.Option("--redo", help="Do again what is done already.")] = False,
     workers: Workers = 1,

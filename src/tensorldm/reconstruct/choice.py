@@ -1,5 +1,6 @@
 """Which method reconstructs, and where: settled cheaply, loaded late."""
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
@@ -18,10 +19,12 @@ from tensorldm.work.processes import gpu_of_worker
 
 DEFAULT_METHOD = "minimum-norm"
 NO_MODEL = (
-    "No trained model ships with this version and none was given (--model): the tensor is the minimum-norm one, which "
+    "No trained model was given (--model, or the one that ships): the tensor is the minimum-norm one, which "
     "explains the four volumes and knows no anatomy. MD is sound; where fibres run oblique to the axes FA is too low "
     "and directions are wrong."
 )
+MODEL_VARIABLE = "TENSORLDM_MODEL"
+"""A bundle's folder, for everybody on a machine; 'none' for the closed form."""
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
 
@@ -66,10 +69,17 @@ def choose(*, model: Path | None = None, method: str | None = None) -> Choice:
         )
     if model is not None or method is not None:
         return Choice(model, method)
+    default = default_model()
+    return Choice(default, None) if default is not None else Choice(None, DEFAULT_METHOD, word=NO_MODEL)
+
+
+def default_model() -> Path | None:
+    """The bundle that a site names in its environment, else the shipped one; None where that is 'none' or missing."""
+    named = os.environ.get(MODEL_VARIABLE)
+    if named:
+        return None if named == "none" else Path(named)
     shipped = Path(str(files("tensorldm"))) / "weights"
-    if (shipped / INDEX).is_file():
-        return Choice(shipped, None)
-    return Choice(None, DEFAULT_METHOD, word=NO_MODEL)
+    return shipped if (shipped / INDEX).is_file() else None
 
 
 def own_gpu(device: torch.device) -> torch.device:

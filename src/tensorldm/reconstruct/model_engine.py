@@ -26,6 +26,8 @@ from tensorldm.reconstruct.settings import DEFAULT_SAMPLES, Settings
 from tensorldm.reconstruct.uncertainty import LEVEL, Calibration
 from tensorldm.rng import generator
 
+FIRST_DENOISING_STAGE = 4
+"""Before it a model with an expectation has nothing to draw with, and gives the expectation."""
 LEAST_RATIO, LARGEST_RATIO = 1e-3, 1.0
 """Of S/S0, before it is taken to another b-value: noise outside these would be blown up by the power."""
 
@@ -71,7 +73,9 @@ class ModelEngine:
 
     def estimate(self, scan: WorkingScan) -> Float[Tensor, "k v 6"]:
         """Samples of the tensor inside the mask."""
-        scan = at_paper_bvalue(scan) if self.traits.fixed_input else scan
+        scan = with_one_b0(at_paper_bvalue(scan) if self.traits.fixed_input else scan)
+        if not self.traits.samples:
+            return self._expect(scan)
         at_once = samples_at_once(self.device, self.num_samples)
         while True:
             try:
@@ -103,16 +107,27 @@ class ModelEngine:
         return torch.cat(parts)
 
     def _read(self, scan: WorkingScan) -> ScanReading:
+        return self.model.read(**self._inputs(scan))
+
+    def _inputs(self, scan: WorkingScan) -> dict[str, Tensor]:
+        """A batch of one on the device."""
+
         def here(values: Tensor) -> Tensor:
             return values.float().to(self.device)[None]
 
-        return self.model.read(
-            here(scan.dwi / scan.b0_scale),
-            here(scan.bvals),
-            directions=here(scan.directions),
-            mask=scan.mask.to(self.device)[None],
-            voxel_size=here(torch.tensor(scan.voxel_size)),
-        )
+        return {
+            "dwi": here(scan.dwi / scan.b0_scale),
+            "bvals": here(scan.bvals),
+            "directions": here(scan.directions),
+            "mask": scan.mask.to(self.device)[None],
+            "voxel_size": here(torch.tensor(scan.voxel_size)),
+        }
+
+    @torch.inference_mode()
+    def _expect(self, scan: WorkingScan) -> Float[Tensor, "1 v 6"]:
+        """The expected tensor alone, of a model whose diffusion is not trained yet."""
+        expected = self.model.expect(**self._inputs(scan))
+        return self._unscaled(expected, scan)
 
     def _draw(self, reading: ScanReading, scan: WorkingScan, numbers: range) -> Float[Tensor, "k v 6"]:
         x, y, z = scan.mask.shape
@@ -123,13 +138,31 @@ class ModelEngine:
         drawn = self.model.draw(
             reading, noise.to(self.device), num_steps=self.settings.steps, sampler=self.settings.sampler
         )
-        components = build_scaling(self.info.model).unscale(drawn.float()).cpu()
-        return rearrange(components[:, :, scan.mask], "k d v -> k v d").double()
+        return self._unscaled(drawn, scan)
+
+    def _unscaled(self, components: Float[Tensor, "k 6 x y z"], scan: WorkingScan) -> Float[Tensor, "k v 6"]:
+        """mm²/s inside the mask, on the CPU."""
+        unscaled = build_scaling(self.info.model).unscale(components.float()).cpu()
+        return rearrange(unscaled[:, :, scan.mask], "k d v -> k v d").double()
 
 
 def samples_at_once(device: torch.device, wanted: int) -> int:
     """A GPU gains from many at once; a CPU only loses memory by it."""
     return 1 if device.type == "cpu" else wanted
+
+
+def with_one_b0(scan: WorkingScan) -> WorkingScan:
+    """The scan with its b=0 volumes averaged into one, which is what models are trained on."""
+    weighted = scan.bvals > B0_MAX_S_PER_MM2
+    if int((~weighted).sum()) < 2:
+        return scan
+    mean = scan.dwi[~weighted].mean(dim=0, keepdim=True)
+    return replace(
+        scan,
+        dwi=torch.cat([mean, scan.dwi[weighted]]),
+        bvals=torch.cat([scan.bvals.new_zeros(1), scan.bvals[weighted]]),
+        directions=torch.cat([scan.directions.new_zeros(1, 3), scan.directions[weighted]]),
+    )
 
 
 def at_paper_bvalue(scan: WorkingScan) -> WorkingScan:
@@ -151,7 +184,7 @@ def model_traits(info: BundleInfo) -> Traits:
         info.card.title.lower(),
         voxelwise=False,
         fixed_input=info.model.autoencoder.conditioner == "paper",
-        samples=True,
+        samples=info.model.expectation is None or FIRST_DENOISING_STAGE in info.card.stages,
     )
 
 

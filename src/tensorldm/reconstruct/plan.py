@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensorldm.data.selection import PAPER_SHELL, Selection, select_axes
+from tensorldm.data.selection import PAPER_SHELL, Selection, select_axes, select_well_conditioned
 from tensorldm.imaging.gradients import GradientTable
 from tensorldm.imaging.grid import Grid, working_grid
 from tensorldm.imaging.volume import Space
 from tensorldm.reconstruct import guard
 from tensorldm.reconstruct.engine import Traits
-from tensorldm.reconstruct.settings import Settings
+from tensorldm.reconstruct.settings import MOST_DIRECTIONS, Settings
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,19 +46,29 @@ def make_plan(space: Space, gradients: GradientTable, *, traits: Traits, setting
     # In RAS axes, so that the choice does not depend on how the array is stored.
     turned = ras.forward_gradients(gradients)
     selection = select_axes(turned, shell=_best_shell(turned))
-    everything = settings.directions == "all"
+    told = not (traits.voxelwise or traits.fixed_input or traits.four_volumes)
+    everything = settings.directions == "all" or (settings.directions == "auto" and told)
     guard.check_settings(traits, settings)
     words = [
         *guard.check_bvalue(selection.shell, traits=traits, force=settings.force),
-        *([] if everything else guard.check_angles(selection, traits=traits)),
+        *([] if everything and len(selection.shell_indices) > 3 else guard.check_angles(selection, traits=traits)),
         *guard.check_grid(space, traits=traits),
     ]
     # A formula that looks at one voxel at a time needs no common grid, and loses nothing to interpolation.
     grid = Grid(space) if traits.voxelwise and settings.grid == "native" else ras
     if settings.spd == "raw" and settings.grid == "native":
         guard.refuse_raw_resampling(grid)
-    used = (*selection.b0, *selection.shell_indices) if everything else selection.volumes
+    used: tuple[int, ...] = selection.volumes
+    if everything:
+        used = (*selection.b0, *_directions(turned, selection, most=MOST_DIRECTIONS if told else None))
     return Plan(space, gradients, grid, selection, used, tuple(words))
+
+
+def _directions(gradients: GradientTable, selection: Selection, *, most: int | None) -> tuple[int, ...]:
+    """The shell's volumes; of more than ``most`` those that together measure the tensor best."""
+    if most is None or len(selection.shell_indices) <= most:
+        return selection.shell_indices
+    return select_well_conditioned(gradients, most, shell=selection.shell).directions
 
 
 def _best_shell(gradients: GradientTable) -> float:

@@ -9,7 +9,9 @@ from tensorldm.errors import ConfigError
 
 GRIDS: Final = ("native", "2mm")
 VALIDITIES: Final = ("project", "raw")
-USED_DIRECTIONS: Final = ("axes", "all")
+USED_DIRECTIONS: Final = ("auto", "3", "all")
+MOST_DIRECTIONS = 12
+"""That a trained model is given: the most it has met in training."""
 DEFAULT_SAMPLES = 4
 """Of a model: the fewest that give a spread worth a map; each further one costs as much as the first."""
 
@@ -22,8 +24,9 @@ class Settings:
     """The input's own grid, or the working grid: RAS, 2 mm."""
     spd: str = "project"
     """Make every tensor positive definite, or keep what the method gave."""
-    directions: str = "axes"
-    """One b=0 and the three volumes nearest to the axes, or every b=0 and every direction of the shell."""
+    directions: str = "auto"
+    """3: one b=0 and the three volumes nearest to the axes. all: every b=0 and every direction of the shell, of which
+    a model takes the best twelve. auto: all for a model that is told its directions, 3 for everything else."""
     samples: int | None = None
     """How many samples of a model; None is its default. Methods without randomness have one."""
     steps: int = 25

@@ -1,0 +1,107 @@
+"""The model in the package: whole, small, and better than what needs no learning on heads it has never met."""
+
+import hashlib
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from einops import rearrange
+
+from tensorldm.baselines.analytic import ANALYTIC, REFERENCE
+from tensorldm.baselines.scan import read_scan
+from tensorldm.build import build_scaling
+from tensorldm.bundle import WEIGHTS, load_bundle, read_info
+from tensorldm.cohort.config import read_cohort
+from tensorldm.cohort.sources import open_source
+from tensorldm.cohort.stream import VirtualStream
+from tensorldm.dti.analytic import ade, minimum_norm
+from tensorldm.metrics.tensors import lem, off_diagonal_lem, v1_angles
+from tensorldm.reconstruct.choice import choose
+from tensorldm.reconstruct.settings import Settings
+
+SHIPPED = Path(str(files("tensorldm"))) / "weights"
+SHA256 = "012f1a95df5c8f836e9704f7032da1ad3f47c041c604d6fa87eddfc56e8e4fbc"
+LARGEST_BYTES = 32_000_000
+
+
+def figures(reference, guess, mask):
+    """LEM, off-diagonal LEM and median v1 angle."""
+    measures = (lem(reference, guess, mask), off_diagonal_lem(reference, guess, mask))
+    return (*(float(value) for value in measures), float(v1_angles(reference, guess, mask).median()))
+
+
+def test_it_is_the_pinned_one_and_small():
+    content = (SHIPPED / WEIGHTS).read_bytes()
+    assert hashlib.sha256(content).hexdigest() == SHA256 == read_info(SHIPPED).weights_sha256
+    assert len(content) < LARGEST_BYTES
+
+
+def test_it_is_the_default_unless_the_environment_names_another(monkeypatch, tmp_path):
+    monkeypatch.delenv("TENSORLDM_MODEL")
+    assert choose().folder == SHIPPED
+    monkeypatch.setenv("TENSORLDM_MODEL", str(tmp_path))
+    assert choose().folder == tmp_path
+    monkeypatch.setenv("TENSORLDM_MODEL", "none")
+    assert (choose().folder, choose().method) == (None, "minimum-norm")
+
+
+def test_its_card_says_what_it_was_trained_on_and_what_it_is_not_for():
+    card = read_info(SHIPPED).card
+    assert card.num_anatomies == 19
+    assert card.stages == (0,)
+    assert "not for diagnosis" in card.text
+
+
+@pytest.mark.slow
+def test_a_head_it_has_never_met_comes_out_better_than_by_any_closed_form():
+    """A held-out procedural head under the HCP protocol; margins are half of what was measured."""
+    settings = read_cohort("cohort", ["shape=[64, 80, 64]"])
+    source = open_source(
+        "procedural", split="test", settings=settings, subjects=1, bundles=(), option="the test's own source"
+    )
+    stream = VirtualStream.from_source(source, source.names, settings=settings.settings)
+    head = stream.batch(seed=11, position=0, size=1)
+    model, info = load_bundle(SHIPPED)
+    with torch.inference_mode():
+        expected = model.expect(
+            head.dwi, head.bvals, directions=head.directions, mask=head.mask, voxel_size=head.voxel_size
+        )
+    guess = rearrange(build_scaling(info.model).unscale(expected)[0], "d x y z -> x y z d")
+    reference, mask = rearrange(head.components[0], "d x y z -> x y z d"), head.mask[0]
+    signal = rearrange(head.dwi[0], "c x y z -> x y z c")
+    ours = figures(reference, guess, mask)
+    for formula in (ade, minimum_norm):
+        theirs = figures(reference, formula(signal, head.bvals[0], head.directions[0]), mask)
+        print(formula.__name__, theirs, ours)
+        assert ours[0] < 0.9 * theirs[0]
+        assert ours[1] < 0.85 * theirs[1]
+        assert ours[2] < 0.7 * theirs[2]
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["philips_elition", "philips_nottingham"])
+def test_a_real_scan_comes_out_better_than_by_any_closed_form(name, real_data, monkeypatch):
+    monkeypatch.delenv("TENSORLDM_MODEL")
+    import tensorldm
+
+    image = real_data / "real" / name / "dwi.nii.gz"
+    scan = read_scan(image)
+    result = tensorldm.reconstruct(
+        scan.signal,
+        scan.space.affine,
+        bvals=np.loadtxt(image.with_name("dwi.bval")),
+        bvecs=np.loadtxt(image.with_name("dwi.bvec")).T,
+        mask=scan.mask,
+        settings=Settings(directions="3"),
+    )
+    reference, mask = torch.as_tensor(REFERENCE.reconstruct(scan).packed), torch.as_tensor(scan.mask)
+    ours = figures(reference, torch.as_tensor(result.tensor), mask)
+    for method in ("ade", "minimum-norm"):
+        theirs = figures(reference, torch.as_tensor(ANALYTIC[method].reconstruct(scan).packed), mask)
+        print(method, theirs, ours)
+        assert ours[0] < 0.92 * theirs[0]
+        assert ours[1] < 0.88 * theirs[1]
+        assert ours[2] < 0.7 * theirs[2]
