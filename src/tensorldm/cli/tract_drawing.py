@@ -51,10 +51,10 @@ def measure_tracts(
 
 def show_tracts(console: "Console", rows: "Sequence[Row]") -> None:
     """The tables of bundles on the terminal, and what they mean."""
-    from tensorldm.evaluation.tract_summary import describe_measures, describe_missing, summarise_tracts
+    from tensorldm.evaluation.tract_summary import describe_measures, describe_missing, summarise_tracts, turned
 
     for table in summarise_tracts(rows):
-        console.print(table.to_rich())
+        console.print(turned(table).to_rich())
     for line in (*describe_missing(rows), *describe_measures()):
         console.print(line, style="dim", markup=False, highlight=False)
 

@@ -34,6 +34,12 @@ def summarise_tracts(rows: Sequence[Row]) -> list[Summary]:
     return [_summary(metric, own) for metric in TITLES] if own else []
 
 
+def turned(table: Summary) -> Summary:
+    """Bundles as lines and methods as columns: fourteen columns of figures do not fit a terminal."""
+    columns = list(zip(table.header, *table.lines, strict=True))
+    return Summary(table.title, columns[0], tuple(columns[1:]))
+
+
 def describe_missing(rows: Sequence[Row]) -> list[str]:
     """What was not found, by method: each bundle with the numbers of streamlines that there were instead."""
     lines = []

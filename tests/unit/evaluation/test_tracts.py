@@ -1,5 +1,8 @@
+import io
+
 import numpy as np
 import pytest
+from rich.console import Console
 
 from tensorldm.errors import DataError
 from tensorldm.evaluation.evaluate import REFERENCE
@@ -14,8 +17,9 @@ from tensorldm.evaluation.tract_measures import (
     measure_bundle,
     prepare_bundle,
 )
-from tensorldm.evaluation.tract_summary import describe_missing, summarise_tracts
+from tensorldm.evaluation.tract_summary import describe_missing, summarise_tracts, turned
 from tensorldm.evaluation.tracts import NOISE_FLOOR, TractPlan, evaluate_tracts, file_name
+from tensorldm.imaging.bundle_names import PAPER_BUNDLES
 from tensorldm.imaging.nifti import write_mask
 from tensorldm.imaging.tensor_files import Provenance, write_tensor
 from tensorldm.imaging.volume import Space
@@ -141,3 +145,14 @@ def test_what_was_measured_by_bundles_alone_has_no_line_among_the_voxels():
     voxels = [Row("ade", "s", "tensor", "lem", 0.5)]
     tables = summarise([*voxels, Row(NOISE_FLOOR, "s", "CC_2", CORE, 1.0)])
     assert [line[0] for line in tables[0].lines] == ["ade"]
+
+
+def test_on_the_terminal_bundles_are_lines_and_nothing_is_cut_off():
+    methods = (NOISE_FLOOR, "ade", "minimum-norm", "ols-6", "ols-12", "tensorldm")
+    rows = [Row(method, "s", bundle, CORE, 12.5) for method in methods for bundle in PAPER_BUNDLES]
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(turned(summarise_tracts(rows)[0]).to_rich())
+    text = console.export_text()
+    assert "…" not in text
+    assert text.count("12.5") == (len(PAPER_BUNDLES) + 1) * len(methods)
+    assert all(bundle in text for bundle in PAPER_BUNDLES)
