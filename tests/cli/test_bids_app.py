@@ -15,6 +15,7 @@ import pytest
 from tensorldm.imaging.atomic import write_bytes
 
 pytest.importorskip("bids")
+CLOSED = ("--method", "minimum-norm")
 VALIDATOR = shutil.which("bids-validator-deno", path=Path(sys.executable).parent) or shutil.which("bids-validator-deno")
 _shared = runpy.run_path(str(Path(__file__).parents[1] / "integration" / "prepare" / "conftest.py"))
 clean, program = _shared["scan"], _shared["program"]
@@ -70,7 +71,7 @@ def states(out):
 def test_from_a_valid_dataset_to_a_valid_derivative_a_bad_subject_mended_on_the_way(raw, tmp_path, program):
     out = tmp_path / "out"
     assert problems(raw) == set()
-    answer = program("bids", raw, out, "participant")
+    answer = program("bids", raw, out, "participant", *CLOSED)
     assert answer.code == 1, answer.err
     assert "sub-03_ses-a_dwi" in answer.err
     assert "3 done, 1 failed" in answer.out
@@ -84,7 +85,7 @@ def test_from_a_valid_dataset_to_a_valid_derivative_a_bad_subject_mended_on_the_
 
     (tmp_path / "bvals of the third").replace(raw / "sub-03" / "ses-a" / "dwi" / "sub-03_ses-a_dwi.bval")
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*.nii.gz")}
-    answer = program("bids", raw, out, "participant")
+    answer = program("bids", raw, out, "participant", *CLOSED)
     assert (answer.code, "1 done, 3 kept" in answer.out) == (0, True)
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert program("bids", raw, out, "group", "--workers", 1).code == 0
@@ -133,7 +134,9 @@ def _check_entities(out):
 def test_labels_follow_the_option_as_bids_apps_write_them(raw, tmp_path, program):
     out = tmp_path / "out"
     assert (
-        program("bids", raw, out, "participant", "--participant-label", "02", "sub-01", "--session-label", "a").code
+        program(
+            "bids", raw, out, "participant", *CLOSED, "--participant-label", "02", "sub-01", "--session-label", "a"
+        ).code
         == 0
     )
     found = sorted(path.name for path in out.rglob("*_param-tensor_dwimap.nii.gz"))
@@ -142,7 +145,7 @@ def test_labels_follow_the_option_as_bids_apps_write_them(raw, tmp_path, program
 
 def test_the_2_mm_grid_says_its_resolution(raw, tmp_path, program):
     options = ("--participant_label", "02", "--grid", "2mm")
-    assert program("bids", raw, tmp_path / "out", "participant", *options).code == 0
+    assert program("bids", raw, tmp_path / "out", "participant", *CLOSED, *options).code == 0
     stem = tmp_path / "out" / "sub-02" / "ses-a" / "dwi" / "sub-02_ses-a_space-orig_res-2mm"
     assert "2mm" in json.loads(Path(f"{stem}_model-DTI_param-FA_dwimap.json").read_text())["Resolution"]
     assert problems(tmp_path / "out") == set()
@@ -170,7 +173,7 @@ def test_what_cannot_be_is_refused_with_a_sentence_and_nothing_is_written(raw, t
 
 
 def test_when_every_subject_is_bad_the_exit_code_says_so(raw, tmp_path, program):
-    answer = program("bids", raw, tmp_path / "out", "participant", "--participant-label", "03")
+    answer = program("bids", raw, tmp_path / "out", "participant", *CLOSED, "--participant-label", "03")
     assert answer.code == 2
     answer = program("bids", raw, tmp_path / "out", "group")
     assert (answer.code, "no reconstruction in it" in answer.err, "no direction" in answer.err) == (2, True, True)
