@@ -8,11 +8,13 @@ from einops import rearrange
 from tensorldm.baselines.learned.bundles import load_rival, write_rival
 from tensorldm.baselines.learned.catalogue import RIVALS, build_rival
 from tensorldm.baselines.learned.choice import choose
+from tensorldm.baselines.learned.engine import rival_traits
 from tensorldm.baselines.learned.rival import Sampling
 from tensorldm.baselines.learned.runs import open_run
 from tensorldm.bundle_files import Card
 from tensorldm.errors import ConfigError, DataError
 from tensorldm.reconstruct.api import reconstruct
+from tensorldm.reconstruct.guard import check_settings
 from tensorldm.reconstruct.settings import Settings as ReconstructSettings
 
 BUDGET = 15e6
@@ -95,6 +97,16 @@ def _stored(folder):
     from safetensors.torch import load_file
 
     return load_file(folder / "weights.safetensors")
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_more_than_three_directions_and_samples_of_what_does_not_draw_are_refused(name):
+    traits = rival_traits(name)
+    with pytest.raises(ConfigError, match=f"--directions all: '{name}' takes one b=0 and the three directions"):
+        check_settings(traits, ReconstructSettings(directions="all"))
+    if not RIVALS[name].stochastic:
+        with pytest.raises(ConfigError, match=f"--samples 3: '{name}' always gives the same tensor"):
+            check_settings(traits, ReconstructSettings(samples=3))
 
 
 def test_a_bundle_of_our_own_model_is_no_rival(tmp_path):
