@@ -61,7 +61,11 @@ def _expectation(config: ModelConfig) -> Expectation | None:
     if sizes is None:
         return None
     return Expectation(
-        sizes.channels, num_blocks=sizes.blocks, vector_channels=sizes.vector_channels, patch=sizes.patch
+        sizes.channels,
+        num_blocks=sizes.blocks,
+        vector_channels=sizes.vector_channels,
+        patch=sizes.patch,
+        detail_channels=sizes.detail_channels,
     )
 
 

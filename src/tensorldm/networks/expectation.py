@@ -127,11 +127,18 @@ class Expectation(nn.Module):
     """A U-Net on whole heads, every block modulated by the scan's vector; its output is added to the minimum norm."""
 
     def __init__(
-        self, channels: Sequence[int], *, num_blocks: Sequence[int], vector_channels: int, patch: int = 1
+        self,
+        channels: Sequence[int],
+        *,
+        num_blocks: Sequence[int],
+        vector_channels: int,
+        patch: int = 1,
+        detail_channels: int = 0,
     ) -> None:
         """``channels`` and ``num_blocks`` (a side, each level) from fine to coarse; the coarsest level has one side.
 
-        The finest level's voxels are cubes of ``patch`` voxels a side.
+        The finest level's voxels are cubes of ``patch`` voxels a side. ``detail_channels`` add a last look at single
+        voxels, at full resolution.
         """
         super().__init__()
         assert len(channels) == len(num_blocks), "as many blocks as levels"
@@ -153,6 +160,11 @@ class Expectation(nn.Module):
         self.merges = nn.ModuleList(Pointwise(2 * fine, fine) for fine, _ in pairs)
         self.norm = VoxelNorm(channels[0])
         self.head = Conv(channels[0], NUM_COMPONENTS * patch**3).start_at_zero()
+        self.detail = (
+            Detail(detail_channels, guide_channels=channels[0], vector_channels=vector_channels, patch=patch)
+            if detail_channels
+            else None
+        )
 
     @property
     def side_multiple(self) -> int:
@@ -179,7 +191,10 @@ class Expectation(nn.Module):
         for index in reversed(range(len(self.up_levels))):
             stack = self.merges[index](torch.cat([self.ups[index](stack), skips[index]], dim=2))
             stack = _through(self.up_levels[index], stack, vector)
-        update = unfold_patches(self.head(F.silu(self.norm(stack))), self.patch)
+        guide = F.silu(self.norm(stack))
+        update = unfold_patches(self.head(guide), self.patch)
+        if self.detail is not None:
+            update = update + self.detail(inputs, update, guide=guide, vector=vector)
         return rearrange(update, "b 1 d x y z -> b d x y z")
 
     def compile_whole(self) -> None:
@@ -188,6 +203,37 @@ class Expectation(nn.Module):
         Names of weights do not change.
         """
         self._update = compile_static(self._update, mode="reduce-overhead")  # type: ignore[method-assign]
+
+
+class Detail(nn.Module):
+    """A last look at full resolution: what is noise in single voxels, told by the coarser features around them.
+
+    Features of whole cubes cannot hold eight voxels' noise beside what they know of the anatomy.
+    """
+
+    def __init__(self, channels: int, *, guide_channels: int, vector_channels: int, patch: int) -> None:
+        super().__init__()
+        self.patch = patch
+        self.guide = Pointwise(guide_channels, channels * patch**3)
+        self.enter = Conv(INPUT_CHANNELS + NUM_COMPONENTS + channels, channels)
+        self.block = ResidualBlock(channels, channels, vector_channels=vector_channels)
+        self.norm = VoxelNorm(channels)
+        self.head = Conv(channels, NUM_COMPONENTS).start_at_zero()
+
+    def forward(
+        self,
+        inputs: Float[Tensor, "b a x y z"],
+        update: Float[Tensor, "b 1 6 x y z"],
+        *,
+        guide: Float[Tensor, "b 1 f _ _ _"],
+        vector: Float[Tensor, "b 1 v"],
+    ) -> Float[Tensor, "b 1 6 x y z"]:
+        """A correction of ``update``; none at first."""
+        told = unfold_patches(self.guide(guide), self.patch)
+        known = rearrange(inputs, "b a x y z -> b 1 a x y z")
+        stack = self.enter(torch.cat([known.to(told), update.to(told), told], dim=2))
+        corrected: Tensor = self.head(F.silu(self.norm(self.block(stack, vector=vector))))
+        return corrected
 
 
 def _through(blocks: nn.Module, stack: AnyStack, vector: Float[Tensor, "b 1 v"]) -> AnyStack:

@@ -17,11 +17,11 @@ def with_b0(directions, bval=1000.0):
     return torch.tensor([[0.0, *[bval] * number]]), torch.cat([torch.zeros(1, 1, 3), directions], dim=1)
 
 
-@pytest.fixture
-def network(generator):
+@pytest.fixture(params=[0, 4])
+def network(request):
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        network = Expectation([8, 12], num_blocks=[1, 1], vector_channels=16)
+        network = Expectation([8, 12], num_blocks=[1, 1], vector_channels=16, patch=2, detail_channels=request.param)
         for parameter in network.parameters():
             torch.nn.init.normal_(parameter, std=0.2)
     return network.eval()
@@ -34,9 +34,10 @@ def inputs_of(dwi, bvals, generator):
     return expectation_inputs(dwi, bvals, solved=solved, mask=mask, voxel_size=torch.full((1, 3), 2.0))
 
 
+@pytest.mark.parametrize("detail", [0, 4])
 @pytest.mark.parametrize("patch", [1, 2])
-def test_it_starts_as_the_minimum_norm_tensor(patch, generator):
-    network = Expectation([8, 12], num_blocks=[1, 1], vector_channels=16, patch=patch)
+def test_it_starts_as_the_minimum_norm_tensor(patch, detail, generator):
+    network = Expectation([8, 12], num_blocks=[1, 1], vector_channels=16, patch=patch, detail_channels=detail)
     assert network.side_multiple == 2 * patch
     bvals, directions = with_b0(torch.eye(3)[None])
     inputs = inputs_of(torch.rand(1, 4, *SIZE, generator=generator), bvals, generator)
@@ -86,3 +87,19 @@ def test_signal_and_place_are_told_inside_the_mask_alone(generator):
     # Two voxels apart is 4 mm, 0.04 half heads; the mask's centre is 0.
     torch.testing.assert_close(inputs[0, 9, 5, 8, 4] - inputs[0, 9, 3, 8, 4], torch.tensor(0.04))
     torch.testing.assert_close(inputs[0, 9:][:, inside].mean(dim=1), torch.zeros(3), atol=1e-6, rtol=0)
+
+
+def test_the_last_look_sees_single_voxels_that_cubes_hide():
+    """Two inputs that differ by a pattern within cubes, which a coarse network would have to carry in its channels."""
+    network = Expectation([2, 2], num_blocks=[1, 1], vector_channels=8, patch=2, detail_channels=4)
+    with torch.no_grad():
+        network.stem.weight.zero_()  # the coarse way is blind
+        network.detail.head.weight.normal_(generator=torch.Generator().manual_seed(0))
+    bvals, directions = with_b0(torch.eye(3)[None])
+    flat = torch.ones(1, INPUT_CHANNELS, *SIZE)
+    checkered = flat.clone()
+    checkered[..., ::2] = 2
+    change = network._update(checkered, network.embedding(bvals, directions)) - network._update(
+        flat, network.embedding(bvals, directions)
+    )
+    assert (change[..., 2:-2:2] - change[..., 3:-2:2]).abs().max() > 1e-2
