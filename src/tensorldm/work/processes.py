@@ -1,12 +1,13 @@
 """What holds in every worker process: few threads, deaf to Ctrl-C, one job at a time, the model loaded once."""
 
+import ctypes
 import os
 import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -33,7 +34,16 @@ def begin_worker(name: object, threads: int) -> None:
 def do_alone(task: Callable[[Any], T], job: Any) -> T:
     """One subject in memory at a time, however many threads a cluster's worker was given."""
     with _one_at_a_time:
-        return task(job)
+        try:
+            return task(job)
+        finally:
+            _give_memory_back()
+
+
+def _give_memory_back() -> None:
+    """What a subject needed goes back to the system; the allocator would keep it, and a night's run would grow."""
+    with suppress(OSError, AttributeError):  # other systems' libraries have no such function
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def once(key: str, make: Callable[[], T]) -> T:
