@@ -45,7 +45,7 @@ FA_AXIS: Final = Axis(0.0, 1.0, "FA")
 MD_AXIS: Final = Axis(0.0, 3.2e-3, "MD, 10⁻³ mm²/s", one=1e-3)
 NO_SPREAD: Final = (
     "This is a single result, not several samples, so there are no intervals and no cone. "
-    "A trained model gives them with two samples or more."
+    "A model that draws samples gives them with two or more."
 )
 RANGES: Final = (
     f"White matter is taken to be where FA > {WHITE_MATTER_FA} and MD < {WHITE_MATTER_MD * 1e3:g}·10⁻³ mm²/s. Green: "
