@@ -9,7 +9,7 @@ import torch
 
 REPOSITORY = Path(__file__).parent.parent
 torch.set_num_threads(1)
-# What is tested by the closed form stays so, here and in programs that tests start; the shipped model has its own tests.
+# The closed form by default, here and in programs that tests start; the shipped model has its own tests.
 os.environ["TENSORLDM_MODEL"] = "none"
 
 

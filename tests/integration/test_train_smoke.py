@@ -12,9 +12,9 @@ from tensorldm.bundle import load_bundle
 from tensorldm.config.reading import read_config
 from tensorldm.config.run import RunConfig
 from tensorldm.dti.analytic import ade
+from tensorldm.training.paper_stage import starting_model
 from tensorldm.training.run import bundle_of, run_training, start_of
 from tensorldm.training.sources import open_source
-from tensorldm.training.paper_stage import starting_model
 from tensorldm.training.stages import STAGES, joint_modes, settings_of
 from tensorldm.training.validation import measure
 
