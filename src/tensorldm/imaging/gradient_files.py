@@ -84,9 +84,7 @@ def _numbers(path: Path) -> Float[ndarray, "rows columns"]:
         raise DataError(f"{path}: found {found}, expected a full table. Export the gradients again.")
     table = np.array(numbers, dtype=np.float64)
     if (np.abs(table[np.isfinite(table)]) > LARGEST_NUMBER).any():
-        raise DataError(
-            f"{path}: a number above {LARGEST_NUMBER:g}, which no gradient has. Export them again."
-        )
+        raise DataError(f"{path}: a number above {LARGEST_NUMBER:g}, which no gradient has. Export them again.")
     return table
 
 
