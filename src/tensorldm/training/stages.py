@@ -185,8 +185,7 @@ def make_optimizer(moving: dict[str, nn.Parameter], settings: StageConfig) -> tu
         if members
     ]
     kind = Adam if settings.optimizer == "adam" else AdamW
-    fused = all(parameter.is_cuda for parameter in moving.values())  # one kernel instead of hundreds
-    return kind(groups, fused=fused), {**kernels, **others, **gates}
+    return kind(groups), {**kernels, **others, **gates}
 
 
 def _unused(row: StageRow, config: ModelConfig) -> re.Pattern[str]:

@@ -97,7 +97,8 @@ class Replayed:
     """Each subject of an endless stream several times, not in a row: making a head takes longer than learning from it.
 
     Subjects come in groups of neighbours (which have the same number of volumes). The groups of a window are dealt
-    out ``times`` times in an order drawn for that window, then the next window begins.
+    out ``times`` times in an order drawn for that window, and each time their members in another order, so that two
+    scans of one head, which are neighbours too, seldom meet in a batch. Then the next window begins.
     """
 
     stream: Stream
@@ -106,6 +107,7 @@ class Replayed:
     group: int
     _kept: dict[int, Batch] = field(default_factory=dict)
     _window: tuple[int, int] | None = None
+    _dealt: tuple[tuple[int, int], tuple[list[int], list[list[int]]]] | None = None
 
     def batch(self, *, seed: int, position: int, size: int) -> Batch:
         """``size`` samples from ``position`` on."""
@@ -117,13 +119,17 @@ class Replayed:
         """The window and the subject of the stream that stand at a position."""
         window, within = divmod(position, self.window * self.times)
         turn, member = divmod(within, self.group)
-        group = self._order(seed, window)[turn]
-        return window, window * self.window + group * self.group + member
+        groups, members = self._order(seed, window)
+        return window, window * self.window + groups[turn] * self.group + members[turn][member]
 
-    def _order(self, seed: int, window: int) -> list[int]:
-        groups = self.window // self.group
-        random = generator(seed, "replay", window)
-        return [int(place) % groups for place in torch.randperm(groups * self.times, generator=random)]
+    def _order(self, seed: int, window: int) -> tuple[list[int], list[list[int]]]:
+        """Which group each turn is, and its members' order."""
+        if self._dealt is None or self._dealt[0] != (seed, window):
+            random, count = generator(seed, "replay", window), self.window // self.group
+            turns = torch.randperm(count * self.times, generator=random)
+            members = torch.rand(len(turns), self.group, generator=random).argsort(dim=1)
+            self._dealt = (seed, window), ((turns % count).tolist(), members.tolist())
+        return self._dealt[1]
 
     def _subject(self, seed: int, window: int, subject: int) -> Batch:
         if self._window != (seed, window):
