@@ -130,13 +130,36 @@ class TensorLDM(nn.Module):
         voxel_size: Float[Tensor, "b 3"],
     ) -> Components:
         """The expected tensor alone, zero outside the mask."""
-        assert self.expectation is not None, "this model has no expectation"
-        x, y, z = dwi.shape[-3:]
+        known = self.known(dwi, bvals, directions=directions, mask=mask, voxel_size=voxel_size)
+        return self.expect_from(known, bvals, directions=directions, mask=mask)
+
+    def known(
+        self,
+        dwi: Dwi,
+        bvals: Float[Tensor, "b c"],
+        *,
+        directions: Float[Tensor, "b c 3"],
+        mask: Masks,
+        voxel_size: Float[Tensor, "b 3"],
+    ) -> Float[Tensor, "b _ _ _ _"]:
+        """What the expectation reads of a scan, padded; it does not depend on any weight."""
         dwi, inside = self._masked(dwi, mask)
         solved, _ = self._solve(dwi, bvals, directions, inside)
-        known = expectation_inputs(dwi, bvals, solved=solved, mask=inside, voxel_size=voxel_size)
-        expected: Tensor = self.expectation(known, bvals, directions=directions) * inside[:, None]
-        return expected[..., :x, :y, :z]
+        return expectation_inputs(dwi, bvals, solved=solved, mask=inside, voxel_size=voxel_size)
+
+    def expect_from(
+        self,
+        known: Float[Tensor, "b _ _ _ _"],
+        bvals: Float[Tensor, "b c"],
+        *,
+        directions: Float[Tensor, "b c 3"],
+        mask: Bool[Tensor, "b x y z"],
+    ) -> Float[Tensor, "b 6 x y z"]:
+        """The expected tensor from what is ``known``."""
+        assert self.expectation is not None, "this model has no expectation"
+        x, y, z = mask.shape[1:]
+        expected: Tensor = self.expectation(known, bvals, directions=directions)[..., :x, :y, :z]
+        return expected * mask[:, None]
 
     def encode(self, components: Components, features: ScanFeatures) -> Float[Tensor, "b 6 _ _ _ _"]:
         """Latents before quantisation, of mean zero and variance one in each group; padded grid."""

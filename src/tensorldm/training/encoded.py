@@ -1,11 +1,13 @@
-"""What Phase II reads of a subject, from the frozen autoencoder: latents and features, remembered where they recur.
+"""What training reads of a subject and need not work out again: in Stage 0, and in Phase II by the autoencoder.
 
 The memory lives as long as the stage, so it can never outlive the weights it was computed with.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from tensorldm.batch import Batch
@@ -15,8 +17,35 @@ from tensorldm.networks.conditioner import ScanFeatures
 from tensorldm.shapes import Latents
 from tensorldm.training.streams import split
 
-Known = tuple[Tensor, ScanFeatures]
-"""Latents and features of one subject, or of a batch."""
+LatentsAndFeatures = tuple[Tensor, ScanFeatures]
+"""Of one subject, or of a batch."""
+
+
+class Known:
+    """What the expectation reads of subjects; with ``remember`` of the last ones by name, because working it out takes
+    many small operations."""
+
+    def __init__(self, model: TensorLDM, *, remember: int = 0) -> None:
+        self.model, self.remember = model, remember
+        self._last: OrderedDict[str, Tensor] = OrderedDict()
+
+    @torch.no_grad()
+    def __call__(self, batch: Batch) -> Float[Tensor, "b _ _ _ _"]:
+        """One entry for each subject of the batch."""
+        if not self.remember:
+            return self._read(batch)
+        if any(name not in self._last for name in batch.subjects):
+            for subject in split(batch):
+                self._last[subject.subjects[0]] = self._read(subject)
+        found = torch.cat([self._last[name] for name in batch.subjects])
+        while len(self._last) > self.remember:
+            self._last.popitem(last=False)
+        return found
+
+    def _read(self, batch: Batch) -> Float[Tensor, "b _ _ _ _"]:
+        return self.model.known(
+            batch.dwi, batch.bvals, directions=batch.directions, mask=batch.mask, voxel_size=batch.voxel_size
+        )
 
 
 class Encoded:
@@ -24,7 +53,7 @@ class Encoded:
 
     def __init__(self, model: TensorLDM, scaling: TensorScaling, *, remember: bool = False) -> None:
         self.model, self.scaling, self.remember = model, scaling, remember
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, LatentsAndFeatures] = {}
 
     @torch.no_grad()
     def __call__(self, batch: Batch) -> tuple[Latents, ScanFeatures]:
@@ -46,7 +75,7 @@ class Encoded:
         return latents, ScanFeatures((), features.pooled, gradients=features.gradients)
 
 
-def _join(parts: Sequence[Known]) -> Known:
+def _join(parts: Sequence[LatentsAndFeatures]) -> LatentsAndFeatures:
     features = ScanFeatures(
         (),
         torch.cat([features.pooled for _, features in parts]),

@@ -20,7 +20,7 @@ from tensorldm.model import TensorLDM
 from tensorldm.networks.embeddings import mask_centre
 from tensorldm.rng import generator
 from tensorldm.shapes import Components, Latents, Masks
-from tensorldm.training.encoded import Encoded
+from tensorldm.training.encoded import Encoded, Known
 
 Positions = Int[Tensor, " b"]
 PerSubject = Float[Tensor, " b"]
@@ -35,12 +35,14 @@ class ExpectationObjective(nn.Module):
     def __init__(self, model: TensorLDM, *, scaling: TensorScaling, lem_weight: float = 0.0) -> None:
         super().__init__()
         self.model, self.scaling, self.lem_weight = model, scaling, lem_weight
+        self.known = Known(model)
+        self.distance = log_distance
 
     def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
         """Loss of regressing the reference tensors."""
         target = self.scaling.scale(batch.components)
-        expected = self.model.expect(
-            batch.dwi, batch.bvals, directions=batch.directions, mask=batch.mask, voxel_size=batch.voxel_size
+        expected = self.model.expect_from(
+            self.known(batch), batch.bvals, directions=batch.directions, mask=batch.mask
         ).float()
         regression = l1(expected, target, mask=batch.mask).mean()
         distance = self._log_distance(expected, batch, first=int(positions[0])).mean()
@@ -51,7 +53,7 @@ class ExpectationObjective(nn.Module):
         """Of every eighth voxel, others in each step: logarithms of millions of tensors would take half the time."""
         x, y, z = (slice(first // self.THIN**axis % self.THIN, None, self.THIN) for axis in range(3))
         guess, reference = self.scaling.unscale(expected), batch.components.to(expected.dtype)
-        return log_distance(guess[..., x, y, z], reference[..., x, y, z], mask=batch.mask[..., x, y, z])
+        return self.distance(guess[..., x, y, z], reference[..., x, y, z], mask=batch.mask[..., x, y, z])
 
 
 class ReconstructionObjective(nn.Module):

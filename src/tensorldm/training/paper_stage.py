@@ -18,7 +18,7 @@ from tensorldm.rng import generator
 from tensorldm.shapes import Components
 from tensorldm.training.latents import measure_latent_scale
 from tensorldm.training.method import Part
-from tensorldm.training.objectives import DenoisingObjective
+from tensorldm.training.objectives import DenoisingObjective, ExpectationObjective
 from tensorldm.training.sources import Source
 from tensorldm.training.stages import STAGES, StageRow, joint_modes, make_optimizer, set_trainable, settings_of
 
@@ -72,10 +72,12 @@ class PaperStage:
                 device=device,
             )
 
-    def remember(self) -> None:
-        """Encode each subject once."""
-        if isinstance(self.objective, DenoisingObjective):
+    def remember(self, last: int | None = None) -> None:
+        """Encode each subject once; or read the ``last`` ones once, where they come again soon and then no more."""
+        if isinstance(self.objective, DenoisingObjective) and last is None:
             self.objective.encoded.remember = True
+        if isinstance(self.objective, ExpectationObjective) and last is not None:
+            self.objective.known.remember = last
 
     def reconstruct(self, batch: Batch, positions: Tensor) -> Components:
         """Components in mm²/s: from noise in Phase II, by encoding and decoding the reference in Phase I."""

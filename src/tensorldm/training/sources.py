@@ -45,6 +45,8 @@ class Source:
     patches: StreamOf
     volumes: StreamOf
     validation: StreamOf
+    replayed: int = 0
+    """Subjects that come again soon, and then no more; 0 where none does."""
 
     def validation_subjects(self, number: int, *, box: Box, device: torch.device, seed: int) -> list[Batch]:
         """The first subjects of the validation split, the same in every stage and run of this seed."""
@@ -92,6 +94,7 @@ def _virtual(where: str, settings: DataConfig, *, device: torch.device) -> Sourc
         patches=lambda box: Patches(heads, box, per_subject=settings.patches_per_subject),
         volumes=lambda box: Boxed(heads, box),
         validation=lambda box: Boxed(stream_of("validation"), box),
+        replayed=settings.replay_window if settings.replays > 1 and not settings.subjects else 0,
     )
 
 

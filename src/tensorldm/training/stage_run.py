@@ -18,7 +18,7 @@ from tensorldm.training.checkpoint import (
     read_newest,
     write_checkpoint,
 )
-from tensorldm.training.compiling import compile_blocks
+from tensorldm.training.compiling import compile_blocks, compile_objective
 from tensorldm.training.devices import Fabric, place
 from tensorldm.training.ema import Average
 from tensorldm.training.loop import Opened, Player, Progress, Stage, held_still, train
@@ -60,8 +60,12 @@ class StageRun:
         self._resume_or_begin()
         if session.source.repeats:
             work.remember()
+        elif session.source.replayed:
+            work.remember(session.source.replayed)
         if self.settings.compile:
             compile_blocks(self.model)
+            for part in work.parts:
+                compile_objective(part.objective)
         make_stream = session.source.patches if work.outline.data == "patches" else session.source.volumes
         stream: Stream = make_stream(self.settings.box)
         self.stage = Stage(
