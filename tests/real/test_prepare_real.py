@@ -27,7 +27,7 @@ def prepared(paths, out, *overrides, pins=None):
     good, failed = check_all(jobs, config)
     assert not failed
     store = Store.create(out, settings=config.model_dump(mode="json"), made_by="tests")
-    outcomes = list(prepare_all(good, store, config=config))
+    outcomes = list(prepare_all(good, store, config=config, tell=print))
     assert [o.problem for o in outcomes if o.state != "prepared"] == []
     return finish(store, pins or {}, seed=0)
 

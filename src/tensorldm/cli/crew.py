@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -52,9 +53,20 @@ def progress_of(description: str, total: int | None) -> Iterator[Bar]:
 
 @contextmanager
 def ended_gently() -> Iterator[None]:
-    """A batch system's SIGTERM counts as Ctrl-C, so that unfinished files are cleared away."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """A batch system's SIGTERM counts as Ctrl-C, so that unfinished files are cleared away.
+
+    An interrupt that Python meets in a destructor is swallowed there; then the block ends by it when its work is done.
+    """
+    asked = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        signal.default_int_handler(number, frame)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+    if asked:
+        raise KeyboardInterrupt

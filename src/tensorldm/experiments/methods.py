@@ -67,10 +67,12 @@ class Workbench:
 
 
 def method_settings(config: MethodConfig, loaded: LoadedSubject, *, seed: int) -> Settings:
-    """How a model is used: its own tensor, unprojected, wherever no interpolation stands between it and the file."""
+    """How a model is used: on the paper's four volumes, unprojected wherever no interpolation stands in between."""
     resampled = len(working_grid(loaded.scan.space).steps) > 1
     spd = "project" if resampled else "raw"
-    return Settings(spd=spd, samples=config.samples, steps=config.steps, sampler=config.sampler, seed=seed)
+    return Settings(
+        spd=spd, directions="3", samples=config.samples, steps=config.steps, sampler=config.sampler, seed=seed
+    )
 
 
 def write_reference(loaded: LoadedSubject, fit: Fit, path: Path) -> None:

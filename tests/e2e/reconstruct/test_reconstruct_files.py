@@ -47,7 +47,7 @@ def test_a_series_becomes_every_map_on_its_own_grid(hcp, tmp_path, program):
         assert image.shape[:3] == source.shape[:3]
         np.testing.assert_allclose(image.affine, source.affine)
     assert (tmp_path / "out" / "overview.png").stat().st_size > 5_000
-    assert "No trained model ships" in answer.out
+    assert "No trained model was given" in answer.out
     assert "mask nodif_brain_mask.nii.gz" in answer.out
     for word in ("white matter, median FA", "not positive definite", "seconds", "volumes used", "tensor.nii.gz"):
         assert word in answer.out
@@ -74,7 +74,21 @@ def _matrices(packed):
 
 
 def test_the_sidecar_tells_all_that_made_the_tensor(hcp, tmp_path, program, bundle):
-    program("reconstruct", hcp, "-o", tmp_path / "out", "--model", bundle, "--samples", 2, *FAST, "--seed", 9)
+    program(
+        "reconstruct",
+        hcp,
+        "-o",
+        tmp_path / "out",
+        "--model",
+        bundle,
+        "--samples",
+        2,
+        *FAST,
+        "--seed",
+        9,
+        "--directions",
+        3,
+    )
     note = json.loads((tmp_path / "out" / "tensor.json").read_text())
     weights = hashlib.sha256((bundle / "weights.safetensors").read_bytes()).hexdigest()
     assert note["Model"]["WeightsSHA256"] == weights
