@@ -25,8 +25,11 @@ def build_model(config: ModelConfig, seed: int = 0) -> TensorLDM:
         torch.manual_seed(derive_seed(seed, "first weights"))
         conditioner = _conditioner(config)
         unet = _unet(config)
+        autoencoder = _autoencoder(config, conditioner)
+        if config.expectation is not None:
+            autoencoder.decoder.head.start_at_zero()  # the first difference from the expectation is none
         return TensorLDM(
-            _autoencoder(config, conditioner),
+            autoencoder,
             unet,
             experts=_experts(config, conditioner, vector_channels=unet.component_embedding.flat_vectors().shape[1]),
             schedule=linear_schedule(
