@@ -83,11 +83,11 @@ class Pointwise(nn.Module):
         """Every member mapped; the result lies channels-last in memory."""
         members, sets = stack.shape[1], len(self.weight)
         assert sets == 1 or members in (1, sets), f"{sets} sets of weights for {members} members"
+        if sets == 1:
+            return map_channels(stack, self.weight[0], self.bias[0])
         x, y, z = stack.shape[-3:]
         voxels = rearrange(stack, "b s f x y z -> b s (x y z) f")
-        if sets == 1:
-            mapped = F.linear(voxels, self.weight[0].T, self.bias[0])
-        elif members == 1:
+        if members == 1:
             together = F.linear(voxels, rearrange(self.weight, "s f g -> (s g) f"), self.bias.flatten())
             mapped = rearrange(together, "b 1 n (s g) -> b s n g", s=sets)
         else:
@@ -141,9 +141,21 @@ class Upsample(nn.Module):
 
     def forward(self, stack: AnyStack) -> AnyStack:
         """Features at twice the resolution."""
-        narrow = self.narrow(stack)
+        return self.enlarge(self.narrow(stack))
+
+    def enlarge(self, narrow: AnyStack) -> AnyStack:
+        """Every voxel eight times."""
         folded = F.interpolate(rearrange(narrow, "b s f x y z -> (b s) f x y z"), scale_factor=2.0, mode="nearest")
-        return rearrange(folded, "(b s) f x y z -> b s f x y z", s=stack.shape[1])
+        return rearrange(folded, "(b s) f x y z -> b s f x y z", s=narrow.shape[1])
+
+
+def map_channels(
+    stack: Float[Tensor, "b s _ x y z"], weight: Float[Tensor, "_ _"], bias: Float[Tensor, " _"] | None = None
+) -> Float[Tensor, "b s _ x y z"]:
+    """Each voxel's channels times ``weight`` (in × out); the result lies channels-last in memory."""
+    x, y, z = stack.shape[-3:]
+    mapped = F.linear(rearrange(stack, "b s f x y z -> b s (x y z) f"), weight.T, bias)
+    return rearrange(mapped, "b s (x y z) f -> b s f x y z", x=x, y=y, z=z)
 
 
 def average_pool(stack: AnyStack, factor: int) -> AnyStack:

@@ -21,6 +21,8 @@ COMMITMENT = 0.25  # [choice: codebook]
 DEAD_BELOW = 0.01  # [choice: dead-codes] of the count that every code would have if all were used alike
 DISTANCES_AT_ONCE = 2**24
 """Entries of the latents × codes matrix that are held at a time: 64 MiB."""
+DISTANCES_IN_CACHE = 2**20
+"""The same on a CPU, which finds the least of 4 MiB before they leave its cache, twice as fast."""
 GOLDEN_RATIO = 0.6180339887498949
 SMALLEST_COUNT = 1e-12
 
@@ -132,7 +134,8 @@ def nearest_codes(latents: LatentVectors, codebook: Float[Tensor, "k v"]) -> Int
     middle = codebook.mean(dim=0)
     latents, codebook = latents - middle, codebook - middle
     lengths = codebook.square().sum(dim=1)
-    piece = max(1, DISTANCES_AT_ONCE // len(codebook))
+    entries = DISTANCES_AT_ONCE if latents.is_cuda else min(DISTANCES_IN_CACHE, DISTANCES_AT_ONCE)
+    piece = max(1, entries // len(codebook))
     with _full_float32(latents):
         found = [torch.addmm(lengths, part, codebook.T, alpha=-2).argmin(dim=1) for part in torch.split(latents, piece)]
     return torch.cat(found)

@@ -10,7 +10,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import torch
 import torch.nn.functional as F
 from einops import rearrange
 from jaxtyping import Float, Int
@@ -29,6 +28,7 @@ from tensorldm.networks.layers import (
     Upsample,
     VoxelNorm,
     average_pool,
+    map_channels,
 )
 from tensorldm.shapes import Latents
 
@@ -61,7 +61,7 @@ class UNetLevel(nn.Module):
         """FiLM maps of the blocks."""
         return tuple(block.modulation(condition) for block in self._blocks())
 
-    def forward(self, stack: Stack, maps: Sequence[Modulation], *, time: Float[Tensor, "b 1 v"]) -> Stack:
+    def forward(self, stack: Stack, maps: Sequence[Modulation], *, time: Float[Tensor, "_ 1 v"]) -> Stack:
         """Features of the same grid and width."""
         for block, block_maps in zip(self._blocks(), maps, strict=True):
             stack = block(stack, block_maps, vector=time)
@@ -133,8 +133,8 @@ class UNet(nn.Module):
             ),
         )
 
-    def denoise(self, latents: Latents, steps: Int[Tensor, " b"], *, condition: DenoiseCondition) -> Latents:
-        """The network's prediction at diffusion step t of each member of the batch."""
+    def denoise(self, latents: Latents, steps: Int[Tensor, " _"], *, condition: DenoiseCondition) -> Latents:
+        """The network's prediction at diffusion step t: of each member of the batch, or one for all."""
         time = rearrange(self.time_embedding(steps), "b v -> b 1 v")
         # A convolution of the concatenation [z_t; e_d] is the sum of two; that of e_d is the same at every step.
         stack = self.enter_latents(latents) + condition.entry
@@ -145,10 +145,22 @@ class UNet(nn.Module):
                 skips.append(stack)
                 stack = self.downs[index](stack)
         for index in reversed(range(len(self.up_levels))):
-            stack = self.merges[index](torch.cat([self.ups[index](stack), skips[index]], dim=2))
+            stack = self._merge(index, stack, skip=skips[index])
             stack = self.up_levels[index](stack, condition.up[index], time=time)
         prediction: Tensor = self.head(F.silu(self.norm(stack)))
         return prediction
+
+    def _merge(self, index: int, coarse: AnyStack, *, skip: Stack) -> Stack:
+        """The merge of [upsampled; skip], without laying the two side by side.
+
+        A map of channels commutes with the copying of voxels: the upsampled half is mapped where it is eight times
+        smaller, and the halves meet in a sum.
+        """
+        up, merge, width = self.ups[index], self.merges[index], skip.shape[2]
+        assert isinstance(up, Upsample)
+        assert isinstance(merge, Pointwise)
+        from_coarse, from_skip = merge.weight[0, :width], merge.weight[0, width:]
+        return up.enlarge(map_channels(up.narrow(coarse), from_coarse)) + map_channels(skip, from_skip, merge.bias[0])
 
     def forward(
         self,
