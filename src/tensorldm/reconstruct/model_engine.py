@@ -7,6 +7,7 @@ once changes what is drawn.
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from torch import Tensor
 from tensorldm.build import build_scaling
 from tensorldm.bundle import BundleInfo, load_bundle
 from tensorldm.data.selection import PAPER_SHELL
+from tensorldm.diffusion import Denoise, Spacing
 from tensorldm.dti.signal import B0_MAX_S_PER_MM2
 from tensorldm.errors import ConfigError, DataWarning
 from tensorldm.model import ScanReading, TensorLDM
+from tensorldm.networks.recording import RecordedStep
 from tensorldm.reconstruct.engine import Traits, WorkingScan
 from tensorldm.reconstruct.settings import DEFAULT_SAMPLES, Settings
 from tensorldm.reconstruct.uncertainty import LEVEL, Calibration
@@ -30,6 +33,10 @@ FIRST_DENOISING_STAGE = 4
 """Before it a model with an expectation has nothing to draw with, and gives the expectation."""
 LEAST_RATIO, LARGEST_RATIO = 1e-3, 1.0
 """Of S/S0, before it is taken to another b-value: noise outside these would be blown up by the power."""
+SPACINGS: Mapping[str, Spacing] = {"ddim": "trailing", "dpm++2m": "log-snr"}
+"""The paper's strides for the paper's sampler; the second-order solver is exact in log-SNR [choice: spacing]."""
+RECORDING_REPAYS = 8
+"""Steps of one shape from which a recording is worth it: it costs four, and a replay saves about half a step."""
 
 
 @dataclass(eq=False)
@@ -62,6 +69,7 @@ class ModelEngine:
             "Samples": self.num_samples,
             "Steps": self.settings.steps,
             "Sampler": self.settings.sampler,
+            "Spacing": SPACINGS[self.settings.sampler],
             "Device": self.device.type,
             "Intervals": {"Level": LEVEL, **self.info.intervals.model_dump()},
         }
@@ -100,11 +108,31 @@ class ModelEngine:
     def _draw_all(self, scan: WorkingScan, at_once: int) -> Float[Tensor, "k v 6"]:
         with torch.autocast("cuda", torch.bfloat16, enabled=self.device.type == "cuda"):
             reading = self._read(scan)
+            recorded = self._record(reading, scan, at_once)
+            groups = [
+                range(first, min(first + at_once, self.num_samples)) for first in range(0, self.num_samples, at_once)
+            ]
             parts = [
-                self._draw(reading, scan, range(first, min(first + at_once, self.num_samples)))
-                for first in range(0, self.num_samples, at_once)
+                self._draw(reading, scan, numbers, denoise=recorded if len(numbers) == at_once else None)
+                for numbers in groups
             ]
         return torch.cat(parts)
+
+    @torch.inference_mode()
+    def _record(self, reading: ScanReading, scan: WorkingScan, at_once: int) -> Denoise | None:
+        """The step for ``at_once`` samples in a recorded form; None where that is not worth it or does not work."""
+        if not worth_recording(self.device, self.settings, calls=self.num_samples // at_once):
+            return None
+        x, y, z = scan.mask.shape
+        like = torch.zeros(self.model.latent_shape(at_once, (x, y, z)), device=self.device)
+        try:
+            return RecordedStep(partial(self.model.denoise, condition=reading.condition), like)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            _warn(f"The GPU cannot record a step ({_first_line(error)}): going on without, more slowly.")
+            self.settings = replace(self.settings, compile="never")
+            return None
 
     def _read(self, scan: WorkingScan) -> ScanReading:
         return self.model.read(**self._inputs(scan))
@@ -129,14 +157,21 @@ class ModelEngine:
         expected = self.model.expect(**self._inputs(scan))
         return self._unscaled(expected, scan)
 
-    def _draw(self, reading: ScanReading, scan: WorkingScan, numbers: range) -> Float[Tensor, "k v 6"]:
+    def _draw(
+        self, reading: ScanReading, scan: WorkingScan, numbers: range, *, denoise: Denoise | None
+    ) -> Float[Tensor, "k v 6"]:
         x, y, z = scan.mask.shape
         shape = self.model.latent_shape(1, (x, y, z))
         noise = torch.cat(
             [torch.randn(shape, generator=generator(self.settings.seed, "noise", scan.key, k)) for k in numbers]
         )
         drawn = self.model.draw(
-            reading, noise.to(self.device), num_steps=self.settings.steps, sampler=self.settings.sampler
+            reading,
+            noise.to(self.device),
+            num_steps=self.settings.steps,
+            sampler=self.settings.sampler,
+            spacing=SPACINGS[self.settings.sampler],
+            denoise=denoise,
         )
         return self._unscaled(drawn, scan)
 
@@ -149,6 +184,11 @@ class ModelEngine:
 def samples_at_once(device: torch.device, wanted: int) -> int:
     """A GPU gains from many at once; a CPU only loses memory by it."""
     return 1 if device.type == "cpu" else wanted
+
+
+def worth_recording(device: torch.device, settings: Settings, *, calls: int) -> bool:
+    """Whether steps of one shape, ``calls`` times those of a sampler, repay their recording; only a GPU records."""
+    return device.type == "cuda" and settings.compile == "auto" and calls * settings.steps >= RECORDING_REPAYS
 
 
 def with_one_b0(scan: WorkingScan) -> WorkingScan:
@@ -191,7 +231,11 @@ def model_traits(info: BundleInfo) -> Traits:
 def load_model(folder: Path, *, device: torch.device, settings: Settings) -> ModelEngine:
     """The bundle's model, ready on the device."""
     model, info = load_bundle(folder, device)
-    return ModelEngine(model_traits(info), model, info, device, settings)
+    return ModelEngine(model_traits(info), model.ready(), info, device, settings)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(".")
 
 
 def _warn(text: str) -> None:

@@ -10,6 +10,7 @@ from tensorldm.errors import ConfigError
 GRIDS: Final = ("native", "2mm")
 VALIDITIES: Final = ("project", "raw")
 USED_DIRECTIONS: Final = ("auto", "3", "all")
+COMPILING: Final = ("auto", "never")
 MOST_DIRECTIONS = 12
 """That a trained model is given: the most it has met in training."""
 DEFAULT_SAMPLES = 4
@@ -31,6 +32,8 @@ class Settings:
     """How many samples of a model; None is its default. Methods without randomness have one."""
     steps: int = 25
     sampler: str = "dpm++2m"
+    compile: str = "auto"
+    """auto: on a GPU a model's step is recorded once a scan and replayed, where enough steps follow to repay it."""
     seed: int = 0
     force: bool = False
     """Go on where the guard would refuse."""
@@ -40,6 +43,7 @@ class Settings:
         _one_of("--spd", self.spd, VALIDITIES)
         _one_of("--directions", self.directions, USED_DIRECTIONS)
         _one_of("--sampler", self.sampler, tuple(SAMPLERS))
+        _one_of("compile", self.compile, COMPILING)
         for option, value in (("--samples", self.samples), ("--steps", self.steps)):
             if value is not None and value < 1:
                 raise ConfigError(f"{option} is {value}; give a number of at least 1.")
