@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import torch
-from scipy.optimize import linear_sum_assignment
 
 from tensorldm.shapes import Directions
 
@@ -21,6 +20,8 @@ def nearest_to_axes(directions: Directions, *, antipodal: bool = True) -> AxisCh
     A gradient and its negative measure the same, so angles are antipodal; ``antipodal=False`` takes the paper's words
     literally: -x is then 180° from x.
     """
+    from scipy.optimize import linear_sum_assignment  # lazy: a model can be built and run without SciPy
+
     assert len(directions) >= 3, "three axes need three directions"
     cosines = directions.double().cpu()
     angles = torch.rad2deg(torch.acos((cosines.abs() if antipodal else cosines).clamp(-1, 1)))
