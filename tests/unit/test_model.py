@@ -1,5 +1,7 @@
+import runpy
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,6 +21,8 @@ from tensorldm.networks.experts import DirectionExperts, FixedExperts
 from tensorldm.networks.quantizer import VectorQuantizer
 from tensorldm.networks.unet import UNet
 
+PLAIN = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "plain_sampling.py"))
+"""Sampling as one would first write it, the yardstick of the benchmark."""
 CHANNELS, LATENT_CHANNELS, EMBEDDING = (4, 6, 8), 4, 4
 SCALES = (1e-3, 1e-3, 1e-3, 5e-4, 5e-4, 5e-4)
 
@@ -127,6 +131,73 @@ def test_samples_drawn_together_are_those_drawn_alone(model, generator):
         # A latent that lies almost between two codes may go to either; all others must agree.
         agree = ((together[index] - alone[0]).abs() < 1e-4).float().mean()
         assert float(agree) > 0.99
+
+
+@pytest.mark.parametrize("mode", ["off", "gated", "literal"])
+@pytest.mark.parametrize("size", [(16, 16, 16), (21, 9, 30)])
+def test_a_step_is_what_the_plain_way_gives_component_by_component(model, mode, size, generator):
+    model.set_joint("gated", mode)
+    inputs = scan(size, generator)
+    noise = torch.randn(model.latent_shape(1, size), generator=generator)
+    reading = model.read(**inputs)
+    with torch.inference_mode():
+        for step in (0, 500, 999):
+            found = model.denoise(noise, torch.tensor([step]), condition=reading.condition)
+            known = {name: inputs[name] for name in ("mask", "voxel_size")}
+            plain = PLAIN["plain_denoise"](model, noise, step, features=reading.features, **known)
+            assert plain.abs().max() > 0.1
+            torch.testing.assert_close(found, plain, atol=1e-5, rtol=1e-5)
+
+
+def test_a_sample_is_what_the_plain_way_draws(model, generator):
+    inputs = scan((16, 16, 16), generator)
+    noise = torch.randn(model.latent_shape(1, (16, 16, 16)), generator=generator)
+    with torch.inference_mode():
+        features = features_of(model, inputs)
+        known = {name: inputs[name] for name in ("mask", "voxel_size")}
+        plain = PLAIN["plain_draw"](model, features, noise, **known, num_steps=4)
+    found = model.ready().reconstruct(**inputs, noise=noise, num_steps=4)
+    # A latent that lies almost between two codes may go to either; all others must agree.
+    assert float(((found - plain).abs() < 1e-4).float().mean()) > 0.99
+
+
+def test_a_model_made_ready_gives_the_same_values_from_another_order_in_memory(model, generator):
+    inputs = scan((13, 17, 9), generator)
+    noise = torch.randn(model.latent_shape(1, (13, 17, 9)), generator=generator)
+    before = model.read(**inputs)
+    weights = {name: values.clone() for name, values in model.state_dict().items()}
+    after = model.train().ready().read(**inputs)
+    assert not model.training
+    assert all(torch.equal(values, weights[name]) for name, values in model.state_dict().items())
+    assert model.unet.head.weight.is_contiguous(memory_format=torch.channels_last_3d)
+    with torch.inference_mode():
+        first, second = (model.denoise(noise, torch.tensor([7]), condition=part.condition) for part in (before, after))
+        torch.testing.assert_close(first, second, atol=1e-5, rtol=1e-5)
+        decoded = [model.autoencoder.decode(noise, part.features) for part in (before, after)]
+    torch.testing.assert_close(*decoded, atol=1e-5, rtol=1e-5)
+
+
+def test_one_step_for_all_samples_is_the_same_step_for_each(model, generator):
+    inputs = scan((16, 16, 16), generator)
+    noise = torch.randn(model.latent_shape(3, (16, 16, 16)), generator=generator)
+    condition = model.read(**inputs).condition
+    with torch.inference_mode():
+        each = model.denoise(noise, torch.full((3,), 400), condition=condition)
+        torch.testing.assert_close(model.denoise(noise, torch.tensor([400]), condition=condition), each)
+
+
+def test_a_recorded_step_takes_the_place_of_the_models_own(model, generator):
+    inputs = scan((16, 16, 16), generator)
+    noise = torch.randn(model.latent_shape(1, (16, 16, 16)), generator=generator)
+    reading, steps = model.read(**inputs), []
+
+    def recorded(latents, step):
+        steps.append(step)
+        return model.denoise(latents, torch.tensor([step]), condition=reading.condition)
+
+    found = model.draw(reading, noise, num_steps=3, denoise=recorded)
+    assert steps == [999, 666, 332]
+    assert torch.equal(found, model.draw(reading, noise, num_steps=3))
 
 
 def test_signal_outside_the_mask_does_not_matter(model, generator):

@@ -47,6 +47,16 @@ def test_ten_steps_of_dpm_solver_evenly_in_log_snr_beat_twenty_of_plain_ddim(spr
     assert error(log_snr_pairs(10, SCHEDULE), "dpm++2m") < ddim_error[20] < ddim_error[10]
 
 
+@pytest.mark.parametrize("spread", [0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0])
+def test_eight_steps_of_dpm_solver_evenly_in_log_snr_beat_the_papers_twenty_five(spread, generator):
+    noise = torch.randn(SHAPE, generator=generator, dtype=torch.float64)
+    denoise = gaussian_denoiser(0.7, spread)
+    exact = sample(denoise, noise, pairs=trailing_pairs(1000), schedule=SCHEDULE)
+    quick = sample(denoise, noise, pairs=log_snr_pairs(8, SCHEDULE), schedule=SCHEDULE, sampler="dpm++2m")
+    papers = sample(denoise, noise, pairs=trailing_pairs(25), schedule=SCHEDULE)
+    assert (quick - exact).abs().max() < 0.6 * (papers - exact).abs().max()
+
+
 def test_ddim_at_eta_one_is_ancestral_sampling_with_the_posterior_variance(generator):
     """One step of DDPM: the mean and variance of q(z_prev | z_t, z_0), from Ho et al.'s closed form."""
     schedule = SCHEDULE

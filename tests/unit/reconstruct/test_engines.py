@@ -12,11 +12,11 @@ from tensorldm.config.reading import read_config
 from tensorldm.config.run import RunConfig
 from tensorldm.dti.maps import fractional_anisotropy
 from tensorldm.dti.signal import predict_signal
-from tensorldm.errors import ConfigError
+from tensorldm.errors import ConfigError, DataWarning
 from tensorldm.reconstruct.analytic_engine import FORMULAS
 from tensorldm.reconstruct.choice import NO_MODEL, choose, pick_device
 from tensorldm.reconstruct.engine import WorkingScan
-from tensorldm.reconstruct.model_engine import ModelEngine, at_paper_bvalue
+from tensorldm.reconstruct.model_engine import ModelEngine, at_paper_bvalue, worth_recording
 from tensorldm.reconstruct.settings import Settings
 from tensorldm.reconstruct.uncertainty import Calibration
 
@@ -105,6 +105,77 @@ def test_noise_follows_the_seed_and_the_scan(scan, folder):
     torch.testing.assert_close(first, engine(folder).estimate(scan), rtol=0, atol=0)
     assert not torch.allclose(first, engine(folder, seed=1).estimate(scan))
     assert not torch.allclose(first, engine(folder).estimate(replace(scan, key="another")))
+
+
+@pytest.mark.parametrize(("sampler", "spacing"), [("ddim", "trailing"), ("dpm++2m", "log-snr")])
+def test_each_sampler_takes_its_own_strides_and_the_sidecar_says_so(scan, folder, sampler, spacing):
+    made = engine(folder, sampler=sampler, samples=1, steps=3)
+    seen = {}
+    draw = made.model.draw
+    made.model.draw = lambda *given, **named: seen.update(named) or draw(*given, **named)
+    made.estimate(scan)
+    assert seen["spacing"] == made.notes["Spacing"] == spacing
+
+
+def test_steps_are_recorded_on_a_gpu_alone_and_only_where_enough_of_them_follow():
+    gpu = torch.device("cuda")
+    assert worth_recording(gpu, Settings(steps=10), calls=1)
+    assert worth_recording(gpu, Settings(steps=4), calls=2)
+    assert not worth_recording(gpu, Settings(steps=4), calls=1)
+    assert not worth_recording(gpu, Settings(steps=10, compile="never"), calls=1)
+    assert not worth_recording(CPU, Settings(steps=100), calls=100)
+    with pytest.raises(ConfigError, match="compile is 'maybe'; give one of auto, never"):
+        Settings(compile="maybe")
+
+
+@pytest.fixture
+def recording(monkeypatch):
+    """Every device taken for one that records, by the function that a test gives."""
+
+    def use(function):
+        monkeypatch.setattr("tensorldm.reconstruct.model_engine.RecordedStep", function)
+        monkeypatch.setattr(
+            "tensorldm.reconstruct.model_engine.worth_recording", lambda _, settings, calls: settings.compile == "auto"
+        )
+
+    return use
+
+
+def test_a_step_that_cannot_be_recorded_is_told_once_and_gives_the_same_samples(scan, folder, recording):
+    expected, made = engine(folder).estimate(scan), engine(folder)
+
+    def fail(step, like):
+        raise RuntimeError("operation not permitted when stream is capturing\nand more")
+
+    recording(fail)
+    with pytest.warns(DataWarning, match=r"cannot record a step \(operation not permitted when stream is capturing\)"):
+        assert torch.equal(made.estimate(scan), expected)
+    assert torch.equal(made.estimate(scan), expected)  # a second warning would be an error
+
+
+def test_no_memory_for_a_recording_means_smaller_pieces_not_slower_steps(scan, folder, recording):
+    def fail(step, like):
+        raise torch.OutOfMemoryError("out of memory")
+
+    recording(fail)
+    with pytest.raises(torch.OutOfMemoryError):
+        engine(folder)._draw_all(scan, 2)
+
+
+def test_a_recording_serves_groups_of_its_own_size_and_not_the_rest(scan, folder, recording):
+    expected, made, sizes = engine(folder, samples=3)._draw_all(scan, 2), engine(folder, samples=3), []
+
+    def record(step, like):
+        def replay(latents, number):
+            sizes.append(len(latents))
+            return step(latents, torch.tensor([number]))
+
+        assert len(like) == 2
+        return replay
+
+    recording(record)
+    torch.testing.assert_close(made._draw_all(scan, 2), expected)
+    assert sizes == [2, 2]  # two steps of the pair; the third sample goes alone
 
 
 def test_a_models_intervals_are_widened_as_its_bundle_says(folder):
