@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from plain_sampling import plain_denoise, plain_draw
 from torch.profiler import ProfilerActivity, profile
 
@@ -181,7 +182,10 @@ def measure_monai(bench, *, steps, channels=(64, 96, 128), latent_channels=8):
     scans, tensors, unet = (network.eval().to(bench.device) for network in (*autoencoder, unet))
     bench.start_memory()
     alpha = linear_schedule()
-    read, condition = bench.time(lambda: scans.encode(bench.inputs["dwi"]))
+    side = 4 * 2 ** (len(channels) - 1)
+    x, y, z = (-length % side for length in bench.inputs["dwi"].shape[2:])
+    padded = F.pad(bench.inputs["dwi"], (0, z, 0, y, 0, x))
+    read, condition = bench.time(lambda: scans.encode(padded))
     noise = torch.randn(condition.shape, generator=torch.Generator().manual_seed(2)).to(bench.device)
 
     def draw():

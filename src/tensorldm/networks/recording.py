@@ -1,8 +1,8 @@
 """A denoising step recorded once on a GPU and replayed, so that no time goes into starting its hundreds of kernels.
 
 Shapes, condition and weights stay the same for all steps of a scan; latents and the diffusion step are written into
-fixed places before each replay. Recording takes as long as a few steps, compiling minutes: a recording repays within
-one scan, a compilation only after many.
+fixed places before each replay. Recording takes as long as a few steps, so it is made anew for each scan; compiling
+takes longer than a scan.
 Axes: b sample, d component (6), f latent channel, x y z space.
 """
 

@@ -36,7 +36,7 @@ LEAST_RATIO, LARGEST_RATIO = 1e-3, 1.0
 SPACINGS: Mapping[str, Spacing] = {"ddim": "trailing", "dpm++2m": "log-snr"}
 """The paper's strides for the paper's sampler; the second-order solver is exact in log-SNR [choice: spacing]."""
 RECORDING_REPAYS = 8
-"""Steps of one shape from which a recording is worth it: it costs four, and a replay saves about half a step."""
+"""[choice: recording] Steps of one shape from which a recording is made: twice the four that it costs."""
 
 
 @dataclass(eq=False)
