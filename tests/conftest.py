@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ import torch
 
 REPOSITORY = Path(__file__).parent.parent
 torch.set_num_threads(1)
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # Tests that were started in the background ignore Ctrl-C, and so would every program that they start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # The closed form by default, here and in programs that tests start; the shipped model has its own tests.
 os.environ["TENSORLDM_MODEL"] = "none"
 
