@@ -56,7 +56,7 @@ def test_its_card_says_what_it_was_trained_on_and_what_it_is_not_for():
 
 @pytest.mark.slow
 def test_a_head_it_has_never_met_comes_out_better_than_by_any_closed_form():
-    """A held-out procedural head under the HCP protocol; margins are half of what was measured."""
+    """A held-out procedural head under the HCP protocol. Measured: 0.85, 0.77 and 0.47 of ADE's figures."""
     settings = read_cohort("cohort", ["shape=[64, 80, 64]"])
     source = open_source(
         "procedural", split="test", settings=settings, subjects=1, bundles=(), option="the test's own source"

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tensorldm.dti.analytic import SMALLEST_CONTRAST
-from tensorldm.dti.packing import frobenius, widen
+from tensorldm.dti.packing import TO_FROBENIUS, frobenius, widen
 from tensorldm.dti.signal import B0_MAX_S_PER_MM2, design_matrix
 from tensorldm.shapes import BVals, Directions, Packed, Scalars
 
@@ -23,8 +23,6 @@ Projector = Float[Tensor, "6 6"]
 """Acts on packed tensors, ``packed @ projector.mT``; float64 on the CPU."""
 
 _RANK_TOLERANCE = 1e-6
-_TO_FROBENIUS = (1.0, 1.0, 1.0, 2**0.5, 2**0.5, 2**0.5)
-"""Packed components times these have the Frobenius norm as their ordinary length."""
 _ROUNDING = 8
 """Deviations from a sphere below this many units of rounding are no anisotropy."""
 
@@ -89,7 +87,7 @@ def _traceless() -> Projector:
 
 
 def _frobenius_scale() -> Float[Tensor, " 6"]:
-    return torch.tensor(_TO_FROBENIUS, dtype=torch.float64)
+    return torch.tensor(TO_FROBENIUS, dtype=torch.float64)
 
 
 def _in_packed_form(projector: Tensor) -> Projector:

@@ -45,6 +45,10 @@ def rotate(packed: Packed, rotation: Matrices) -> Packed:
     return congruence(packed, rotation)
 
 
+TO_FROBENIUS = (1.0, 1.0, 1.0, 2**0.5, 2**0.5, 2**0.5)
+"""Packed components times these have the Frobenius norm as their ordinary length."""
+
+
 def frobenius(packed: Packed) -> Scalars:
     """Frobenius norm of the matrix: off-diagonals count twice. Its gradient at zero is zero."""
     xx, yy, zz, xy, xz, yz = components(packed)

@@ -17,7 +17,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from tensorldm.components import COLUMNS, NUM_COMPONENTS, ROWS
+from tensorldm.dti.analytic import SMALLEST_CONTRAST
+from tensorldm.dti.packing import TO_FROBENIUS
+from tensorldm.dti.signal import B0_MAX_S_PER_MM2
 from tensorldm.networks.compiling import compile_static
+from tensorldm.networks.direction_conditioner import TYPICAL_B_S_PER_MM2
 from tensorldm.networks.embeddings import mask_centre
 from tensorldm.networks.film import ResidualBlock
 from tensorldm.networks.layers import (
@@ -32,8 +36,7 @@ from tensorldm.networks.layers import (
 )
 from tensorldm.shapes import Components, Dwi, Masks
 
-TYPICAL_B_S_PER_MM2 = 1000.0
-LEAST_INFORMATION = 0.05**2
+LEAST_INFORMATION = SMALLEST_CONTRAST**2
 """Information about a pattern, relative to the best possible, at which it counts as half measured: the square of the
 contrast below which ``dti.analytic.minimum_norm`` damps it."""
 BRIGHTEST = 4.0
@@ -42,8 +45,6 @@ HALF_HEAD_MM = 100.0
 INPUT_CHANNELS = NUM_COMPONENTS + 2 + 1 + 3
 """Minimum-norm tensor, b=0 and mean weighted signal, mask, position."""
 _UPPER = tuple((i, j) for i in range(NUM_COMPONENTS) for j in range(i, NUM_COMPONENTS))
-_LENGTHS = (1.0, 1.0, 1.0, 2**0.5, 2**0.5, 2**0.5)
-"""Packed components times these have the Frobenius norm as their ordinary length."""
 
 
 class ScanEmbedding(nn.Module):
@@ -70,14 +71,14 @@ class ScanEmbedding(nn.Module):
 def describe_scan(bvals: Float[Tensor, "b c"], directions: Float[Tensor, "b c 3"]) -> Float[Tensor, "b k"]:
     """The share of each pattern that is measured, the information's shape, its strength and the typical b-value."""
     strength = bvals / TYPICAL_B_S_PER_MM2
-    outer = directions[..., ROWS] * directions[..., COLUMNS] * directions.new_tensor(_LENGTHS)
+    outer = directions[..., ROWS] * directions[..., COLUMNS] * directions.new_tensor(TO_FROBENIUS)
     rows = strength[..., None] * outer
     information = einsum(rows, rows, "b c i, b c j -> b i j")
     total = torch.diagonal(information, dim1=1, dim2=2).sum(dim=1)
     shape = information / total[:, None, None].clamp_min(1e-6)
     ridge = LEAST_INFORMATION * torch.eye(NUM_COMPONENTS, device=bvals.device)
     measured = torch.linalg.solve(shape + ridge, shape)
-    number = (strength > 0.1).sum(dim=1).clamp_min(1)
+    number = (bvals > B0_MAX_S_PER_MM2).sum(dim=1).clamp_min(1)
     upper = tuple(torch.tensor(_UPPER).T)
     return torch.cat(
         [measured[:, *upper], shape[:, *upper], total.log()[:, None], (total / number).sqrt()[:, None]], dim=1
@@ -93,7 +94,7 @@ def expectation_inputs(
     voxel_size: Float[Tensor, "b 3"],
 ) -> Float[Tensor, "b a x y z"]:
     """Input channels: the minimum-norm tensor ``solved`` (network units), signals, mask and place in the head."""
-    weighted = (bvals > 0.1 * TYPICAL_B_S_PER_MM2).to(dwi)
+    weighted = (bvals > B0_MAX_S_PER_MM2).to(dwi)
     signals = [
         einsum(dwi, kind / kind.sum(dim=1, keepdim=True).clamp_min(1), "b c x y z, b c -> b x y z")
         for kind in (1 - weighted, weighted)

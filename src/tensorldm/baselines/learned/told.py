@@ -18,7 +18,8 @@ from tensorldm.batch import Batch
 from tensorldm.components import COLUMNS, NUM_COMPONENTS, ROWS
 from tensorldm.errors import DataError
 from tensorldm.networks.analytic_inputs import analytic_inputs
-from tensorldm.networks.expectation import TYPICAL_B_S_PER_MM2, expectation_inputs
+from tensorldm.networks.direction_conditioner import TYPICAL_B_S_PER_MM2
+from tensorldm.networks.expectation import expectation_inputs
 from tensorldm.shapes import Dwi, Masks
 
 NUM_VOLUMES = 4
