@@ -82,22 +82,28 @@ def write_result(
 def appearing(out: Path) -> Iterator[Path]:
     """A hidden folder that becomes ``out`` when the block ends well, and vanishes when it does not.
 
-    Where ``out`` exists its files are replaced one by one, the tensor last.
+    Where ``out`` exists its files are replaced one by one, the tensor last. A worker that lost its scheduler may still
+    be at work when the next run sweeps its folder away; what it then goes on to write, in a folder made anew by the
+    next file, is a part of a result and never appears.
     """
     where = _existing_parent(out)
     hidden = where / f".{out.name or 'tensorldm'}.{secrets.token_hex(4)}.part"
     try:
         hidden.mkdir()
+        itself = os.open(hidden, os.O_RDONLY)
     except OSError as error:
         raise _cannot_write(out, error) from error
     try:
         yield hidden
         try:
+            if not os.path.samestat(hidden.stat(), os.fstat(itself)):
+                raise FileNotFoundError(errno.ENOENT, "another run cleared away what was being written")
             out.parent.mkdir(parents=True, exist_ok=True)
             _appear(hidden, out)
         except OSError as error:
             raise _cannot_write(out, error) from error
     finally:
+        os.close(itself)  # open until now, so that no new folder could take its number
         shutil.rmtree(hidden, ignore_errors=True)
 
 

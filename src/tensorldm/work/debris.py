@@ -1,12 +1,15 @@
 """What a killed process leaves behind: hidden, half-written files and folders that nobody will ever finish.
 
 Files appear by a rename, so a half is never taken for a whole; but it takes space. Sweep only while the output folder
-is held (``work.lock``): then nobody else can be writing there.
+is held (``work.lock``): then nobody else should be writing there. A worker whose scheduler was lost may be, for a
+moment; so a folder is taken out of its hands by a rename before it is emptied, and cannot appear half emptied.
 """
 
 import re
+import secrets
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,10 +22,18 @@ def sweep(out: Path) -> int:
     found = list(_unfinished(out))
     for path in found:
         if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(path)
         else:
             path.unlink(missing_ok=True)
     return len(found)
+
+
+def _remove(folder: Path) -> None:
+    name = folder.name.rsplit(".", 2)[0]  # kept, so that a sweep that is cut short is finished by the next one
+    mine = folder.with_name(f"{name}.{secrets.token_hex(4)}.part")
+    with suppress(OSError):  # its owner was faster: it has appeared, whole, or is gone
+        folder.rename(mine)
+        shutil.rmtree(mine, ignore_errors=True)
 
 
 def _unfinished(out: Path) -> Iterator[Path]:
