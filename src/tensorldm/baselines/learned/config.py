@@ -84,6 +84,7 @@ class SuperDTIModel(RivalModel):
     residual_units: int = Field(default=2, ge=1, le=MOST)
     norm_groups: int = Field(default=8, ge=1)
     slices: int = Field(default=16, ge=1, description="axial slices drawn from each head")
+    signs: bool = Field(default=False, description="predict FA·v1v1ᵀ too, which keeps the signs that colour FA loses")
 
 
 class DiffDTIModel(RivalModel):
@@ -99,6 +100,7 @@ class DiffDTIModel(RivalModel):
     token_side: int = Field(default=8, ge=1, description="pixels a side of a token")
     layers: int = Field(default=4, ge=1, le=MOST, description="of the transformer")
     slices: int = Field(default=16, ge=1, description="axial slices drawn from each head")
+    signs: bool = Field(default=False, description="predict FA·v1v1ᵀ too, which keeps the signs that colour FA loses")
     diffusion: DiffusionConfig = DiffusionConfig()
 
 

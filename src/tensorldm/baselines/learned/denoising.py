@@ -1,6 +1,6 @@
 """Diffusion as the stochastic rivals use it: the package's own schedule, targets and samplers [E6].
 
-What is diffused has the shape ``b 6 f x y z``: the six maps of slices, or latents whose channels are six groups.
+What is diffused has the shape ``b 6 f x y z``: six maps of slices a group, or latents whose channels are six groups.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +40,8 @@ def denoising_error(
 
 def draw_noise(sampling: Sampling, shape: tuple[int, ...], *, device: torch.device) -> Float[Tensor, "k 6 f x y z"]:
     """The starting noise of every sample."""
-    return torch.stack([sampling.noise(number, shape) for number in range(sampling.num_samples)]).to(device)
+    numbers = range(sampling.first, sampling.first + sampling.num_samples)
+    return torch.stack([sampling.noise(number, shape) for number in numbers]).to(device)
 
 
 def draw_latents(

@@ -19,14 +19,15 @@ from torch import Tensor, nn
 
 from tensorldm.baselines.learned.config import DiffDTIModel
 from tensorldm.baselines.learned.denoising import denoising_error, draw_latents, draw_noise
-from tensorldm.baselines.learned.maps import NUM_MAPS, maps_of, tensor_of
+from tensorldm.baselines.learned.maps import maps_of, num_maps, tensor_of
 from tensorldm.baselines.learned.objective import Logs, Positions, RivalObjective
 from tensorldm.baselines.learned.rival import Goal, Rival, Sampling
-from tensorldm.baselines.learned.slices import Slices, draw_slices, in_parts, take_slices
+from tensorldm.baselines.learned.slices import Slices, draw_slices, take_slices
 from tensorldm.baselines.learned.tokens import GridTransformer
 from tensorldm.baselines.learned.tokens import Positions as PositionCodes
 from tensorldm.baselines.learned.told import NUM_CHANNELS, Told
 from tensorldm.batch import Batch
+from tensorldm.components import NUM_COMPONENTS
 from tensorldm.config.training import StageConfig
 from tensorldm.data.scaling import TensorScaling
 from tensorldm.diffusion import linear_schedule
@@ -82,17 +83,18 @@ class DiffDTI(Rival):
     def __init__(self, config: DiffDTIModel, scaling: TensorScaling) -> None:
         super().__init__(scaling)
         self.enhancement = EnhancementPath(config)
+        maps = num_maps(config.signs)
         self.unet = DiffusionModelUNet(
             spatial_dims=2,
-            in_channels=NUM_MAPS + NUM_CHANNELS,
-            out_channels=NUM_MAPS,
+            in_channels=maps + NUM_CHANNELS,
+            out_channels=maps,
             num_res_blocks=config.blocks,
             channels=config.channels,
             attention_levels=[level in config.attention_levels for level in range(len(config.channels))],
             norm_num_groups=config.norm_groups,
             num_head_channels=config.head_channels,
         )
-        self.num_slices = config.slices
+        self.num_slices, self.num_maps, self.signs = config.slices, maps, config.signs
         sizes = config.diffusion
         self.schedule = linear_schedule(sizes.num_steps, sizes.first_beta, last_beta=sizes.last_beta)
         self.prediction = sizes.prediction
@@ -119,22 +121,24 @@ class DiffDTI(Rival):
 
     def estimate(self, told: Told, sampling: Sampling) -> Float[Tensor, "k 6 x y z"]:
         """Maps from noise, all slices of a head side by side, then E13."""
+        in_parts = partial(torch.split, split_size_or_sections=sampling.slices_at_once)
         scans = in_parts(rearrange(told.channels, "1 f x y z -> z f x y"))
         known = [self.enhancement(scan) for scan in scans]
 
-        def predict(stack: Float[Tensor, "k 6 1 x y z"], step: int) -> Float[Tensor, "k 6 1 x y z"]:
+        def predict(stack: Float[Tensor, "k 6 m x y z"], step: int) -> Float[Tensor, "k 6 m x y z"]:
             found = []
-            for sample in rearrange(stack, "k f 1 x y z -> k z f x y"):
+            for sample in rearrange(_joined(stack), "k f x y z -> k z f x y"):
                 parts = [
                     self.denoise(part, torch.full((len(part),), step, device=part.device), scan=scan, features=features)
                     for part, scan, features in zip(in_parts(sample), scans, known, strict=True)
                 ]
                 found.append(torch.cat(parts))
-            return rearrange(torch.stack(found), "k z f x y -> k f 1 x y z")
+            return _grouped(rearrange(torch.stack(found), "k z f x y -> k f x y z"))
 
-        noise = draw_noise(sampling, (NUM_MAPS, 1, *told.mask.shape[1:]), device=told.channels.device)
+        shape = (NUM_COMPONENTS, self.num_maps // NUM_COMPONENTS, *told.mask.shape[1:])
+        noise = draw_noise(sampling, shape, device=told.channels.device)
         drawn = draw_latents(predict, noise, sampling=sampling, schedule=self.schedule, prediction=self.prediction)
-        return tensor_of(rearrange(drawn, "k f 1 x y z -> k f x y z"))
+        return tensor_of(_joined(drawn))
 
 
 class MapDenoising(RivalObjective):
@@ -149,9 +153,9 @@ class MapDenoising(RivalObjective):
         told, _ = self.read(batch)
         random = self.generators(positions, torch.device("cpu"))
         places = draw_slices(batch.mask, self.rival.num_slices, random)
-        maps = take_slices(maps_of(batch.components, batch.mask), places)
+        maps = take_slices(maps_of(batch.components, batch.mask, signs=self.rival.signs), places)
         scan = take_slices(told.channels, places)
-        clean = rearrange(maps, "n f x y -> n f 1 x y 1")
+        clean = _grouped(rearrange(maps, "n f x y -> n f x y 1"))
         loss = denoising_error(
             partial(self._predict, scan=scan),
             clean,
@@ -162,8 +166,17 @@ class MapDenoising(RivalObjective):
         return loss, {}
 
     def _predict(self, noisy: Tensor, steps: Tensor, *, scan: Slices) -> Tensor:
-        found = self.rival.denoise(rearrange(noisy, "n f 1 x y 1 -> n f x y"), steps, scan=scan)
-        return rearrange(found, "n f x y -> n f 1 x y 1")
+        found = self.rival.denoise(rearrange(_joined(noisy), "n f x y 1 -> n f x y"), steps, scan=scan)
+        return _grouped(rearrange(found, "n f x y -> n f x y 1"))
+
+
+def _grouped(maps: Float[Tensor, "n f x y z"]) -> Float[Tensor, "n 6 _ x y z"]:
+    """Six maps in each group, as the samplers have latents; the published ones come first."""
+    return rearrange(maps, "n (m six) x y z -> n six m x y z", six=NUM_COMPONENTS)
+
+
+def _joined(groups: Float[Tensor, "n 6 m x y z"]) -> Float[Tensor, "n _ x y z"]:
+    return rearrange(groups, "n six m x y z -> n (m six) x y z")
 
 
 def _silent(convolution: nn.Conv2d) -> nn.Conv2d:

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from tensorldm.baselines.learned.slices import AT_ONCE
 from tensorldm.baselines.learned.told import Told, tell
 from tensorldm.batch import Batch
 from tensorldm.config.training import StageConfig
@@ -21,12 +22,16 @@ Noise = Callable[[int, tuple[int, ...]], Tensor]
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a stochastic rival draws; the others look at none of it."""
+    """How a stochastic rival draws, and in what pieces a rival works."""
 
     noise: Noise
     num_samples: int = 1
     num_steps: int = 25
     sampler: str = "ddim"
+    first: int = 0
+    """Number of the first sample: samples may be drawn a few at a time, and each is the same as among all."""
+    slices_at_once: int = AT_ONCE
+    """For the rivals that work on slices."""
 
 
 @dataclass(frozen=True)

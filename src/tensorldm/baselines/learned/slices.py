@@ -35,13 +35,10 @@ def take_slices(volume: Float[Tensor, "b f x y z"], places: Int[Tensor, "b n"]) 
     return rearrange(torch.stack(taken), "b f x y n -> (b n) f x y")
 
 
-def in_parts(slices: Slices) -> tuple[Tensor, ...]:
-    """As many at a time as a network sees."""
-    return torch.split(slices, AT_ONCE)
-
-
-def by_slices(network: Callable[[Slices], Slices], volume: Float[Tensor, "b f x y z"]) -> Float[Tensor, "b _ x y z"]:
+def by_slices(
+    network: Callable[[Slices], Slices], volume: Float[Tensor, "b f x y z"], *, at_once: int = AT_ONCE
+) -> Float[Tensor, "b _ x y z"]:
     """Every slice of a volume through a network, some at a time."""
     slices = rearrange(volume, "b f x y z -> (b z) f x y")
-    found = torch.cat([network(part) for part in in_parts(slices)])
+    found = torch.cat([network(part) for part in torch.split(slices, at_once)])
     return rearrange(found, "(b z) f x y -> b f x y z", b=len(volume))

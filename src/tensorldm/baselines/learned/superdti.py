@@ -1,7 +1,7 @@
 """SuperDTI: a 2D U-Net with residual learning from slices to maps, by squared error [choice: rival-superdti].
 
 H. Li and others: SuperDTI, ultrafast DTI and fiber tractography with deep learning, Magnetic Resonance in Medicine
-2021. The tensor comes from the maps by E13.
+2021. The tensor comes from the maps by E13, in the published form without signs or in one with them (`maps`).
 Axes: b batch, n slice, f channel, x y z space.
 """
 
@@ -10,7 +10,7 @@ from monai.networks.nets.unet import UNet
 from torch import Tensor, nn
 
 from tensorldm.baselines.learned.config import SuperDTIModel
-from tensorldm.baselines.learned.maps import NUM_MAPS, maps_of, tensor_of
+from tensorldm.baselines.learned.maps import maps_of, num_maps, tensor_of
 from tensorldm.baselines.learned.objective import Logs, Positions, RivalObjective
 from tensorldm.baselines.learned.rival import Goal, Rival, Sampling
 from tensorldm.baselines.learned.slices import by_slices, draw_slices, take_slices
@@ -37,8 +37,8 @@ class SuperDTI(Rival):
             act="relu",
             norm=("group", {"num_groups": config.norm_groups}),
         )
-        self.network = nn.Sequential(unet, nn.Conv2d(width, NUM_MAPS, 1))
-        self.num_slices = config.slices
+        self.network = nn.Sequential(unet, nn.Conv2d(width, num_maps(config.signs), 1))
+        self.num_slices, self.signs = config.slices, config.signs
         self._side = 2 ** (len(config.channels) - 1)
 
     @property
@@ -50,9 +50,9 @@ class SuperDTI(Rival):
         """Regress the maps."""
         return [Goal("model", MapObjective(self, seed=seed), ("network.",))]
 
-    def estimate(self, told: Told, sampling: Sampling) -> Components:  # noqa: ARG002  it gives one tensor
+    def estimate(self, told: Told, sampling: Sampling) -> Components:
         """Maps of every slice, then E13."""
-        return tensor_of(by_slices(self.network, told.channels))
+        return tensor_of(by_slices(self.network, told.channels, at_once=sampling.slices_at_once))
 
 
 class MapObjective(RivalObjective):
@@ -67,7 +67,7 @@ class MapObjective(RivalObjective):
         told, _ = self.read(batch)
         random = self.generators(positions, torch.device("cpu"))
         places = draw_slices(batch.mask, self.rival.num_slices, random)
-        target = take_slices(maps_of(batch.components, batch.mask), places)
+        target = take_slices(maps_of(batch.components, batch.mask, signs=self.rival.signs), places)
         inside = take_slices(told.inside, places)
         found = self.rival.network(take_slices(told.channels, places)).float()
         loss = squared_error(found, target, inside)

@@ -26,10 +26,10 @@ def _velocity(noisy, clean, alpha_bar):
     return alpha_bar**0.5 * noise - (1 - alpha_bar) ** 0.5 * clean
 
 
-@pytest.mark.parametrize("sampler", ["ddim", "dpm++2m"])
-def test_diff_dti_with_a_perfect_denoiser_gives_the_tensor_of_the_true_maps(one_head, sampler, monkeypatch):
-    rival = _rival("diffdti")
-    maps = maps_of(one_head.components, one_head.mask)
+@pytest.mark.parametrize(("sampler", "signs"), [("ddim", False), ("dpm++2m", False), ("ddim", True)])
+def test_diff_dti_with_a_perfect_denoiser_gives_the_tensor_of_the_true_maps(one_head, sampler, signs, monkeypatch):
+    rival = _rival("diffdti", f"model.signs={signs}")
+    maps = maps_of(one_head.components, one_head.mask, signs=signs)
     slices = rearrange(maps, "1 f x y z -> z f x y")
 
     def perfect(noisy, steps, *, scan, features=None):
@@ -78,7 +78,9 @@ def test_a_sample_does_not_depend_on_how_many_are_drawn_and_differs_from_the_nex
     with torch.no_grad():
         both = rival.estimate(told, Sampling(_noise, num_samples=2, num_steps=2))
         one = rival.estimate(told, Sampling(_noise, num_samples=1, num_steps=2))
+        next_one = rival.estimate(told, Sampling(_noise, num_samples=1, num_steps=2, first=1))
     assert torch.allclose(both[:1], one, atol=1e-7)
+    assert torch.allclose(both[1:], next_one, atol=1e-7)
     assert not torch.allclose(both[0], both[1])
 
 
