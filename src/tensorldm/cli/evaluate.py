@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from tensorldm.cli.crew import Scheduler
-from tensorldm.cli.evaluate_cohort import evaluate_cohort
+from tensorldm.cli.evaluate_cohort import evaluate_cohort, find_cohort
+from tensorldm.cli.evaluate_tracts import wish_for_tracts
 from tensorldm.cli.main import app
 
 SOME_FAILED = 1
@@ -29,7 +30,11 @@ def evaluate(
     subject: Annotated[str | None, typer.Option(help="The subject's name in the table.")] = None,
     tracts: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Also track, and compare the bundles whose masks are in this folder."),
+        typer.Option(
+            metavar="FOLDER",
+            help="Also track, and compare the bundles whose masks are in this folder (of many subjects: in a folder "
+            "of each); or 'tractseg', to have TractSeg make them from the reference.",
+        ),
     ] = None,
     bundle: Annotated[
         list[str] | None, typer.Option(help="A bundle of that folder; may be repeated. By default the paper's twelve.")
@@ -47,31 +52,29 @@ def evaluate(
     With folders, every subject that they share is measured, by several processes; running again measures only what is
     new. Exit code 1: some could not be measured, each named with its reason.
 
-    With --tracts also the fibres they lead to: tractograms, bundles and pictures go to a folder beside the table.
+    With --tracts also the fibres they lead to: tractograms, bundles and pictures go to a folder beside the table,
+    figures of bundles into the same table.
     """
     from rich.console import Console
 
-    from tensorldm.cli.tract_drawing import measure_tracts
     from tensorldm.errors import ConfigError
     from tensorldm.evaluation.evaluate import evaluate_files
     from tensorldm.evaluation.summary import describe_anatomies, describe_subjects, summarise
     from tensorldm.evaluation.table import write_table
     from tensorldm.evaluation.tracts import TractPlan
     from tensorldm.metrics import ranges
-    from tensorldm.tracts.bundle_masks import choose_bundles
-    from tensorldm.tracts.engine import open_engine
     from tensorldm.tracts.settings import TrackSettings
     from tensorldm.work.crew import Crew
 
-    if tracts is not None:  # what is wrong with them is told before anything is measured
-        choose_bundles(tracts, bundle or [])
-        open_engine(engine)
-    some_failed = False
-    if reference.is_dir():
-        if (mask, subject, tracts) != (None, None, None):
-            raise ConfigError("--mask, --subject and --tracts belong to one subject. Leave them out for a folder.")
-        crew = Crew(workers if scheduler is None else 1, scheduler)
-        rows, some_failed = evaluate_cohort(reference, predictions, out, convention=convention, crew=crew)
+    many, failed, crew = reference.is_dir(), False, Crew(workers if scheduler is None else 1, scheduler)
+    if many and (mask, subject) != (None, None):
+        raise ConfigError("--mask and --subject belong to one subject. Leave them out for a folder.")
+    found = find_cohort(reference, predictions) if many else None
+    plan = TractPlan(TrackSettings(seeds=seeds, seed=seed), engine=engine, names=tuple(bundle or ()), workers=workers)
+    cases = None if found is None else found.cases
+    wish = None if tracts is None else wish_for_tracts(tracts, plan=plan, table=out, convention=convention, cases=cases)
+    if found is not None:
+        rows, failed = evaluate_cohort(found, out, convention=convention, crew=crew)
     else:
         rows = evaluate_files(reference, predictions, mask=mask, convention=convention, subject=subject)
         write_table(out, rows)
@@ -80,21 +83,14 @@ def evaluate(
         console.print(table.to_rich())
     for line in (*describe_subjects(rows), describe_anatomies(rows), *ranges.describe()):
         console.print(line, style="dim", markup=False)
-    if tracts is not None:
-        settings = TrackSettings(seeds=seeds, seed=seed)
-        plan = TractPlan(settings, engine=engine, names=tuple(bundle or ()), workers=workers)
-        rows += measure_tracts(
-            console,
-            reference,
-            predictions,
-            bundles=tracts,
-            out=out.with_name(f"{out.stem}_tracts"),
-            plan=plan,
-            mask=mask,
-            convention=convention,
-            subject=subject,
-        )
+    if wish is not None:
+        if found is not None:
+            more, some = wish.of_many(console, found, crew=crew)
+            failed |= some
+        else:
+            more = wish.of_one(console, reference, predictions, mask=mask, subject=subject)
+        rows += more
         write_table(out, rows)
     console.print(f"{len(rows)} figures are in {out}", markup=False, soft_wrap=True)
-    if some_failed:
+    if failed:
         raise typer.Exit(SOME_FAILED)

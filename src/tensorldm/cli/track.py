@@ -34,7 +34,8 @@ def track(
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same streamlines.")] = 0,
     cutoff: Annotated[float, typer.Option(help="Streamlines end where the FA falls below this.")] = 0.15,
     bundles: Annotated[
-        Path | None, typer.Option(help="Folder of bundle masks (TractSeg's layout) to cut bundles with.")
+        Path | None,
+        typer.Option(help="Folder of bundle masks (TractSeg's layout) to cut bundles with; or 'tractseg', to run it."),
     ] = None,
     bundle: Annotated[
         list[str] | None, typer.Option(help="A bundle of that folder; may be repeated. By default the paper's twelve.")
@@ -61,6 +62,7 @@ def track(
     from tensorldm.errors import ConfigError, DataWarning
     from tensorldm.evaluation.evaluate import mask_of, name_methods
     from tensorldm.evaluation.track_cohort import TrackTask
+    from tensorldm.evaluation.tract_masks import open_masks
     from tensorldm.evaluation.tracts import file_name
     from tensorldm.imaging.mask import read_brain_mask
     from tensorldm.imaging.nifti import read_header
@@ -82,8 +84,12 @@ def track(
     tracker, names = open_engine(engine), name_methods(tensors)
     space = read_header(tensors[0]).space
     brain = read_brain_mask(mask_of(tensors[0], mask), space)
-    masks = [] if bundles is None else read_bundles(bundles, bundle or [], brain=Region(brain, space))
-    console = Console()
+    console, masks = Console(), []
+    if bundles is not None:
+        source = open_masks(bundles)
+        with ended_gently(), console.status("bundle masks") as status:
+            folder = source.folder(tensors[0], brain, space=space, out=out, convention=convention, tell=status.update)
+        masks = read_bundles(folder, bundle or [], brain=Region(brain, space))
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"))
     for name, path in zip(names, tensors, strict=True):
         field, target = read_field(path, brain, space=space, convention=convention), out / file_name(name)

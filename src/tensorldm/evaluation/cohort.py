@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pydantic import ConfigDict
 
@@ -91,7 +92,7 @@ def evaluate_cases(
     missing = []
     for case in cases:
         known = journal.entry(case.subject)
-        if known is not None and known.inputs_sha256 == _inputs(case, convention, known.sources)[0]:
+        if known is not None and known.inputs_sha256 == describe_inputs(case, convention, known=known.sources)[0]:
             yield Outcome(case.subject, known.rows, kept=True)
         else:
             missing.append(case)
@@ -107,7 +108,7 @@ def evaluate_cases(
 def measure_case(case: Case, *, out: Path, convention: str | None) -> Outcome:
     """Measure one subject and write it down; done by a worker."""
     try:
-        key, sources = _inputs(case, convention)
+        key, sources = describe_inputs(case, convention)
         rows = evaluate_files(
             case.reference, case.predictions, convention=convention, subject=case.subject, methods=case.methods
         )
@@ -123,13 +124,20 @@ def journal_beside(out: Path) -> Journal[Measured]:
     return Journal(out.with_name(f".{out.name}.journal"), Measured)
 
 
-def _inputs(case: Case, convention: str | None, known: Iterable[SourceFile] = ()) -> tuple[str, tuple[SourceFile, ...]]:
+def describe_inputs(
+    case: Case,
+    convention: str | None,
+    *,
+    more_files: Sequence[tuple[str, Path]] = (),
+    more: Any = None,
+    known: Iterable[SourceFile] = (),
+) -> tuple[str, tuple[SourceFile, ...]]:
     """One hash of all that decides a subject's figures, and the files that went into it."""
     files = [("reference", case.reference), ("mask", mask_of(case.reference, None))]
-    files += list(zip(case.methods, case.predictions, strict=True))
+    files += [*zip(case.methods, case.predictions, strict=True), *more_files]
     sources = describe_sources(files, known=known)
     notes = [read_sidecar(path) for path in (case.reference, *case.predictions)]
-    value = [__version__, convention, case.subject, [(each.role, each.sha256) for each in sources], notes]
+    value = [__version__, convention, case.subject, [(each.role, each.sha256) for each in sources], notes, more]
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest(), sources
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from tensorldm.evaluation.evaluate import REFERENCE, mask_of, name_methods
 from tensorldm.evaluation.table import Row
+from tensorldm.evaluation.tract_masks import MaskSource
 from tensorldm.evaluation.tract_measures import Bundle, count_streamlines, measure_bundle, prepare_bundle
 from tensorldm.imaging.mask import read_brain_mask
 from tensorldm.imaging.nifti import read_header, stem
@@ -27,6 +28,8 @@ from tensorldm.tracts.tracking import Watch, read_field, track_field
 NOISE_FLOOR: Final = "reference again"
 """The method name of the reference that was tracked with another seed."""
 Tell = Callable[[str], None]
+Draw = Callable[[Path, "TractResult"], None]
+"""Draws the pictures of one subject into a folder."""
 
 
 @dataclass(frozen=True)
@@ -56,26 +59,28 @@ def evaluate_tracts(
     reference: Path,
     predictions: Sequence[Path],
     *,
-    bundles: Path,
+    bundles: MaskSource,
     out: Path,
     plan: TractPlan,
     mask: Path | None = None,
     convention: str | None = None,
     subject: str | None = None,
+    methods: Sequence[str] | None = None,
     tell: Tell,
 ) -> TractResult:
-    """Track every tensor into ``out``, cut the bundles whose masks are in ``bundles``, and compare them.
+    """Track every tensor into ``out``, cut the bundles whose masks ``bundles`` gives, and compare them.
 
-    Tractograms that are there already, made alike, are used as they are.
+    Tractograms that are there already, made alike, are used as they are. ``methods`` defaults to what the sidecars say.
     """
     known = read_provenance(reference)
     engine = open_engine(plan.engine)
     space = read_header(reference).space
     brain = read_brain_mask(mask_of(reference, mask), space)
-    masks = read_bundles(bundles, plan.names, brain=Region(brain, space))
+    folder = bundles.folder(reference, brain, space=space, out=out, convention=convention, tell=tell)
+    masks = read_bundles(folder, plan.names, brain=Region(brain, space))
     repeat = replace(plan.settings, seed=plan.settings.seed + 1)
     jobs = [(REFERENCE, reference, plan.settings), (NOISE_FLOOR, reference, repeat)]
-    names = name_methods(predictions)
+    names = name_methods(predictions) if methods is None else methods
     jobs += [(name, path, plan.settings) for name, path in zip(names, predictions, strict=True)]
     found: dict[str, dict[str, Bundle]] = {}
     for method, path, settings in jobs:

@@ -1,10 +1,10 @@
 """Do the tensors lead to the right fibres? Every method on virtual subjects whose bundles are known.
 
-Subjects come from folders that ``tensorldm cohort`` wrote: the reference is fitted to the whole series, bundle masks
-and brain mask are the truth's. Subjects run in parallel; a run that was stopped goes on where it was.
+The reference is fitted to the whole series; bundle masks and brain mask are the truth's. Subjects run in parallel; a
+run that was stopped goes on where it was.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,20 +12,19 @@ from typing import Final
 
 import torch
 
-from tensorldm.cohort.layout import LAYOUTS
-from tensorldm.errors import DataError, TensorldmError
+from tensorldm.errors import TensorldmError
 from tensorldm.evaluation.evaluate import REFERENCE
 from tensorldm.evaluation.summary import describe_anatomies
 from tensorldm.evaluation.table import Row, write_table
+from tensorldm.evaluation.tract_masks import MaskSource
 from tensorldm.evaluation.tract_summary import describe_measures, describe_missing, summarise_tracts
-from tensorldm.evaluation.tracts import TractPlan, TractResult, evaluate_tracts
+from tensorldm.evaluation.tracts import Draw, TractPlan, TractResult, evaluate_tracts
 from tensorldm.experiments.config import MethodConfig
-from tensorldm.experiments.loading import load
-from tensorldm.experiments.methods import Workbench, write_method, write_reference
+from tensorldm.experiments.loading import MASK
 from tensorldm.experiments.record import RunRecord
-from tensorldm.experiments.subjects import StudySubject
+from tensorldm.experiments.tract_subjects import TractSubject
+from tensorldm.experiments.tract_tensors import make_tensors
 from tensorldm.imaging.atomic import write_json, write_text
-from tensorldm.imaging.layouts import find_scans
 from tensorldm.tracts.engine import open_engine
 from tensorldm.work.crew import Crew, Done, perform, silent
 
@@ -36,7 +35,6 @@ READING: Final = (
     "`mean`."
 )
 Tell = Callable[[str], None]
-Draw = Callable[[Path, TractResult], None]
 
 
 @dataclass(frozen=True)
@@ -46,25 +44,6 @@ class Outcome:
     rows: tuple[Row, ...] = ()
     problem: str = ""
     """One sentence, if it could not be measured."""
-
-
-@dataclass(frozen=True)
-class TractSubject:
-    """A virtual subject with its known bundles."""
-
-    subject: StudySubject
-    bundles: Path
-    folder: Path
-
-
-def find_subjects(cohorts: Sequence[Path], out: Path, *, most: int | None = None) -> list[TractSubject]:
-    """The first subjects of every cohort, each with a folder of its own; cohorts are told apart by their names."""
-    found = [subject for root in cohorts for subject in list(_subjects_of(root, out))[:most]]
-    names = [subject.subject.name for subject in found]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise DataError(f"Two subjects would both be called '{twice}'. Rename one of the cohorts' folders.")
-    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,23 +88,15 @@ def run_subject(
     each: TractSubject, methods: dict[str, MethodConfig], *, plan: TractPlan, device: torch.device, tell: Tell
 ) -> TractResult:
     """One subject: tensors as files, then everything from these."""
-    tell("fitting the tensors")
-    loaded, bench = load(each.subject, each.folder), Workbench(device)
-    reference = each.folder / f"{REFERENCE}.nii.gz"
-    write_reference(loaded, "ols", reference)
-    written = []
-    for label, config in methods.items():
-        tell(label)
-        path = each.folder / f"{label}.nii.gz"
-        write_method(loaded, config, path, label=label, seed=plan.settings.seed, bench=bench)
-        written.append(path)
+    tensors = make_tensors(each, methods, seed=plan.settings.seed, device=device, tell=tell)
     result = evaluate_tracts(
-        reference,
-        written,
-        bundles=each.bundles,
+        tensors.pop(REFERENCE),
+        list(tensors.values()),
+        bundles=MaskSource(each.bundles),
         out=each.folder / "tracts",
         plan=plan,
-        mask=loaded.files.mask,
+        mask=each.folder / MASK,
+        methods=list(tensors),
         subject=each.subject.name,
         tell=tell,
     )
@@ -150,20 +121,3 @@ def to_markdown(rows: Sequence[Row], record: RunRecord, plan: TractPlan) -> str:
     parts += [table.to_markdown() for table in summarise_tracts(rows)]
     parts += ["\n".join(f"- {line}." for line in (*describe_missing(rows), *describe_measures()))]
     return "\n\n".join(parts) + "\n"
-
-
-def _subjects_of(root: Path, out: Path) -> Iterator[TractSubject]:
-    for scan in find_scans(root):
-        for layout in LAYOUTS.values():
-            inner, prefix = layout.truth_prefix(scan.name)
-            truth = root / layout.truth / scan.name / inner
-            if (truth / "bundles").is_dir():
-                name = f"{root.resolve().name}-{scan.name}"
-                files = replace(scan, mask=truth / f"{prefix}desc-brain_mask.nii.gz")
-                subject = StudySubject(root.name, name, scan.person, files, resample=False)
-                yield TractSubject(subject, truth / "bundles", out / name)
-                break
-        else:
-            raise DataError(
-                f"{root}: no bundle masks of {scan.name} in its truth. Give folders that 'tensorldm cohort' wrote."
-            )

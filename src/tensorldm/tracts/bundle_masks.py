@@ -35,6 +35,21 @@ class BundleMask:
     exclusion: Region | None = None
 
 
+@dataclass(frozen=True)
+class BundleFiles:
+    """The files of one bundle."""
+
+    inside: Path
+    endings: tuple[Path, Path] | None
+    exclusion: Path | None
+
+    @property
+    def paths(self) -> list[Path]:
+        """Every file that decides which streamlines belong to the bundle."""
+        rest = [*(self.endings or ()), *([] if self.exclusion is None else [self.exclusion])]
+        return [self.inside, *rest]
+
+
 def list_bundles(folder: Path) -> dict[str, Path]:
     """The masks of a folder by bundle, in order of their names; only names are looked at."""
     where = _segmentations(folder)
@@ -64,16 +79,24 @@ def choose_bundles(folder: Path, names: Sequence[str] = ()) -> list[str]:
 
 def read_bundle(folder: Path, name: str) -> BundleMask:
     """One bundle with its endings and exclusion, where the folder has them."""
-    inside = _read(list_bundles(folder)[name])
+    files = find_files(folder, name)
+    return BundleMask(
+        name,
+        _read(files.inside),
+        endings=None if files.endings is None else (_read(files.endings[0]), _read(files.endings[1])),
+        exclusion=None if files.exclusion is None else _read(files.exclusion),
+    )
+
+
+def find_files(folder: Path, name: str) -> BundleFiles:
+    """Where one bundle's masks are; only names are looked at."""
     root = _segmentations(folder).parent
     places = (_segmentations(folder), root / ENDINGS)
     beginning, end = (_find(places, f"{name}{mark}") for mark in (BEGINNING, END))
-    exclusion = _find((root / EXCLUSIONS, _segmentations(folder) / EXCLUSIONS), name)
-    return BundleMask(
-        name,
-        inside,
-        endings=None if beginning is None or end is None else (_read(beginning), _read(end)),
-        exclusion=None if exclusion is None else _read(exclusion),
+    return BundleFiles(
+        list_bundles(folder)[name],
+        endings=None if beginning is None or end is None else (beginning, end),
+        exclusion=_find((root / EXCLUSIONS, _segmentations(folder) / EXCLUSIONS), name),
     )
 
 

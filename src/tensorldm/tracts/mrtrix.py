@@ -1,14 +1,9 @@
-"""MRtrix3's commands: found, their version checked, run one at a time with one thread, their errors told in a sentence.
-
-The only place of this layer that starts a process.
-"""
+"""MRtrix3: found, its version checked, one command at a time with one thread, its errors told in a sentence."""
 
 import logging
 import os
 import re
-import shlex
 import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,10 +11,11 @@ from threading import Event
 from typing import Final
 
 from tensorldm.errors import ToolError
+from tensorldm.tracts.programs import as_typed, ask_version, run_program
 
 LOG: Final = logging.getLogger(__name__)
 LEAST_VERSION: Final = (3, 0, 0)
-POLL_SECONDS: Final = 0.1
+VERSION_SECONDS: Final = 30.0
 INSTALL: Final = "Install MRtrix3 3.0 or later (www.mrtrix.org), or track with --engine dipy."
 
 
@@ -30,41 +26,16 @@ class Mrtrix:
     tckgen: Path
     version: str
     stop: Event = field(default_factory=Event)
-    """Set it to end whatever runs: a thread that waits for a process hears no Ctrl-C."""
+    """Set it to end whatever runs."""
 
     def run(self, arguments: Sequence[str | Path], *, seed: int) -> None:
         """Run ``tckgen`` with these arguments, one thread and this random seed; a failure is a ``ToolError``."""
         command = [str(self.tckgen), *map(str, arguments), "-nthreads", "0", "-quiet"]
-        LOG.info("MRTRIX_RNG_SEED=%d %s", seed, shlex.join(command))
+        LOG.info("MRTRIX_RNG_SEED=%d %s", seed, as_typed(command))
         environment = {**os.environ, "MRTRIX_RNG_SEED": str(seed)}
-        try:
-            process = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-            )
-        except OSError as error:
-            raise ToolError(f"{self.tckgen}: does not start ({error.strerror}). {INSTALL}") from error
-        words = self._wait(process)
-        if process.returncode and not self.stop.is_set():
-            raise ToolError(f"tckgen failed: {_reason(words) or f'exit code {process.returncode}'}. {INSTALL}")
-
-    def _wait(self, process: "subprocess.Popen[str]") -> str:
-        try:
-            while True:
-                try:
-                    return process.communicate(timeout=POLL_SECONDS)[1]
-                except subprocess.TimeoutExpired:
-                    if self.stop.is_set():
-                        process.terminate()
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+        ended = run_program(command, environment=environment, stop=self.stop, install=INSTALL)
+        if ended.code and not self.stop.is_set():
+            raise ToolError(f"tckgen failed: {_reason(ended.words) or f'exit code {ended.code}'}. {INSTALL}")
 
 
 def find_mrtrix() -> Mrtrix | None:
@@ -72,11 +43,7 @@ def find_mrtrix() -> Mrtrix | None:
     found = shutil.which("tckgen")
     if found is None:
         return None
-    try:
-        answer = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ToolError(f"{found}: does not start ({error}). {INSTALL}") from error
-    version = _version(answer.stdout + answer.stderr)
+    version = _version(ask_version(found, "-version", seconds=VERSION_SECONDS, install=INSTALL))
     if version is None:
         raise ToolError(f"{found}: does not say which version it is. {INSTALL}")
     if version < LEAST_VERSION:

@@ -8,6 +8,7 @@ from tensorldm.errors import DataError
 from tensorldm.evaluation.evaluate import REFERENCE
 from tensorldm.evaluation.summary import summarise
 from tensorldm.evaluation.table import Row, read_table, write_table
+from tensorldm.evaluation.tract_masks import MaskSource
 from tensorldm.evaluation.tract_measures import (
     CORE,
     DICE,
@@ -54,7 +55,7 @@ def evaluated(subject, *predictions):
     return evaluate_tracts(
         put(subject, "ols", ALONG_X),
         predictions,
-        bundles=subject / "bundles",
+        bundles=MaskSource(subject / "bundles"),
         out=subject / "tracts",
         plan=SMALL,
         tell=lambda _: None,

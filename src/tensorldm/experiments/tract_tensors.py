@@ -1,0 +1,102 @@
+"""The tensors that a table of tracts compares: which methods there are, and their files, made once.
+
+A tensor that was made from the same scan in the same way is there already and is not made again: a trained model
+takes minutes on a processor.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from tensorldm import __version__
+from tensorldm.baselines.analytic import ANALYTIC
+from tensorldm.config.reading import Strict
+from tensorldm.errors import ConfigError
+from tensorldm.evaluation.evaluate import REFERENCE
+from tensorldm.evaluation.tracts import NOISE_FLOOR
+from tensorldm.experiments.config import MethodConfig
+from tensorldm.experiments.loading import MASK, LoadedSubject, load
+from tensorldm.experiments.methods import Workbench, identity, write_method, write_reference
+from tensorldm.experiments.subjects import Tell
+from tensorldm.experiments.tract_subjects import TractSubject
+from tensorldm.reconstruct.choice import default_model
+from tensorldm.work.journal import Journal
+
+CLOSED_FORMS: Final = ("ade", "minimum-norm", "ols-6", "ols-12")
+SHIPPED: Final = "tensorldm"
+"""The method name of the model that the package brings."""
+FIT: Final = "ols"
+"""Of the reference, as the paper's."""
+
+
+class MadeTensor(Strict):
+    """A tensor image in a subject's journal."""
+
+    inputs_sha256: str
+
+
+def name_methods(names: Sequence[str] | None, models: Sequence[Path]) -> dict[str, MethodConfig]:
+    """Methods by their names in the table: those asked for, or all closed forms and the shipped model; then models."""
+    shipped = default_model()
+    if names is None:
+        names = CLOSED_FORMS if shipped is None else (*CLOSED_FORMS, SHIPPED)
+    methods: dict[str, MethodConfig] = {}
+    for name in names:
+        if name == SHIPPED and shipped is None:
+            raise ConfigError("--method tensorldm: no model ships with this installation. Give one with --model.")
+        if name != SHIPPED and name not in ANALYTIC:
+            raise ConfigError(f"--method {name}: there is none. Give {', '.join(ANALYTIC)} or {SHIPPED}.")
+        methods[name] = MethodConfig(bundle=shipped) if name == SHIPPED else MethodConfig(analytic=name)
+    for folder in models:
+        name = folder.resolve().name
+        if name in {*methods, REFERENCE, NOISE_FLOOR}:
+            raise ConfigError(f"--model {folder}: '{name}' is in the table already. Rename the model's folder.")
+        methods[name] = MethodConfig(bundle=folder)
+    return methods
+
+
+def make_tensors(
+    each: TractSubject, methods: dict[str, MethodConfig], *, seed: int, device: torch.device, tell: Tell
+) -> dict[str, Path]:
+    """The tensor images of a subject by method, the reference first; only those that are missing are made."""
+    keys = {REFERENCE: _key(each, FIT, 0)} | {
+        label: _key(each, identity(config), seed) for label, config in methods.items()
+    }
+    paths = {label: each.folder / f"{label}.nii.gz" for label in keys}
+    journal = Journal(each.folder / ".tensors", MadeTensor)
+    missing = [label for label, key in keys.items() if not _is_there(journal, label, key, paths[label])]
+    if not missing and (each.folder / MASK).is_file():
+        return paths
+    tell("reading the scan")
+    loaded, bench = load(each.subject, each.folder), Workbench(device)
+    for label in missing:
+        tell(label)
+        journal.forget(label)
+        _make(loaded, methods.get(label), paths[label], label=label, seed=seed, bench=bench)
+        journal.write(label, MadeTensor(inputs_sha256=keys[label]))
+    return paths
+
+
+def _make(
+    loaded: LoadedSubject, config: MethodConfig | None, path: Path, *, label: str, seed: int, bench: Workbench
+) -> None:
+    if config is None:
+        write_reference(loaded, FIT, path)
+    else:
+        write_method(loaded, config, path, label=label, seed=seed, bench=bench)
+
+
+def _is_there(journal: Journal[MadeTensor], label: str, key: str, path: Path) -> bool:
+    known = journal.entry(label)
+    return known is not None and known.inputs_sha256 == key and path.is_file()
+
+
+def _key(each: TractSubject, method: object, seed: int) -> str:
+    """What decides a tensor; the scan by its size and time, for it is large."""
+    state = each.subject.files.dwi.stat()
+    value = [__version__, method, seed, each.subject.name, each.subject.anatomy, state.st_size, state.st_mtime_ns]
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
