@@ -1,13 +1,19 @@
 """``tensorldm tables``: comparisons of methods, each one command."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tensorldm.cli.crew import Scheduler, Workers, ended_gently
 from tensorldm.cli.main import app
 
+if TYPE_CHECKING:
+    from tensorldm.experiments.config import StudyConfig
+    from tensorldm.work.crew import Crew
+
+STOPPED, FAILED = 143, 1
+"""128 + SIGTERM, as of ``tensorldm train``; and where some run could not be trained."""
 tables = typer.Typer(help="Compare methods and make the tables.", no_args_is_help=True)
 app.add_typer(tables, name="tables")
 
@@ -68,18 +74,84 @@ def run(
 
     from tensorldm.config.reading import read_config
     from tensorldm.experiments.config import StudyConfig
-    from tensorldm.experiments.record import own_arguments, record_run
-    from tensorldm.experiments.study import check_study, run_study
-    from tensorldm.reconstruct.choice import pick_device
+    from tensorldm.experiments.study import check_study
+    from tensorldm.experiments.trained import with_bundles
     from tensorldm.work.crew import Crew
 
     crew = Crew(workers, scheduler)
     study = read_config(StudyConfig, config, overrides or [])
     console = Console()
-    for line in check_study(study):
+    for line in check_study(with_bundles(study, out)):
         console.print(line, style="dim", markup=False, highlight=False)
     if check:
         return
+    _measure(study, out, device=device, crew=crew, results=results)
+
+
+@tables.command()
+def train(
+    config: Annotated[str, typer.Option(help="The study: 'equal', 'ablations', or a YAML file with 'training'.")],
+    out: Annotated[Path, typer.Option(help="Folder of the study; an unfinished one is gone on with.")],
+    only: Annotated[list[str] | None, typer.Option(help="Train this run alone, and what it starts from.")] = None,
+    data: Annotated[str | None, typer.Option(help="As of tensorldm train; by default the study's.")] = None,
+    overrides: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    results: Annotated[Path | None, typer.Option(help="Markdown document whose section 'tables' is replaced.")] = None,
+    workers: Workers = 1,
+    then_tables: Annotated[bool, typer.Option("--tables/--no-tables", help="Measure and tabulate afterwards.")] = True,
+    check: Annotated[bool, typer.Option("--check", help="Look at settings and the budget; train nothing.")] = False,
+) -> None:
+    """Train every model of a study that is not trained yet, one after the other, then measure and make the tables.
+
+    The same command again goes on where it was stopped; what is trained or measured is kept.
+    """
+    from rich.console import Console
+
+    from tensorldm.config.reading import read_config
+    from tensorldm.errors import ConfigError
+    from tensorldm.experiments.config import StudyConfig
+    from tensorldm.experiments.training import describe_budget, train_runs
+
+    changes = [*(overrides or []), *([f"training.data={data}"] if data is not None else [])]
+    study = read_config(StudyConfig, config, changes)
+    if study.training is None:
+        raise ConfigError(f"{config}: the study has no 'training', so there is nothing to train. Use 'tables run'.")
+    console = Console()
+
+    def say(line: str) -> None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    for line in describe_budget(study.training, only or []):
+        console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+    if check:
+        return
+    with ended_gently():
+        ended = train_runs(
+            study.training, out, seed=study.seed, only=only or [], accelerator=device, say=say, console=console
+        )
+    if any(each.end == "stopped" for each in ended):
+        raise typer.Exit(STOPPED)
+    if then_tables:
+        from tensorldm.experiments.trained import without_missing
+        from tensorldm.work.crew import Crew
+
+        found, missing = without_missing(study, out)
+        for name in missing:
+            say(f"{name} is left out of the tables: it is not trained yet.")
+        _measure(found, out, device=device, crew=Crew(workers), results=results)
+    if any(each.end != "trained" for each in ended):
+        raise typer.Exit(FAILED)
+
+
+def _measure(study: "StudyConfig", out: Path, *, device: str, crew: "Crew", results: Path | None) -> None:
+    """Run a study and make its tables."""
+    from rich.console import Console
+
+    from tensorldm.experiments.record import own_arguments, record_run
+    from tensorldm.experiments.study import run_study
+    from tensorldm.reconstruct.choice import pick_device
+
+    console = Console()
     with console.status("starting") as status, ended_gently():
         record, where = record_run(own_arguments(), seed=study.seed), pick_device(device).type
         remarks = run_study(study, out, device=where, record=record, tell=status.update, crew=crew)

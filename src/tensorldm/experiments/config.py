@@ -13,6 +13,7 @@ from tensorldm.baselines.analytic import ANALYTIC
 from tensorldm.config.prepare import Fit
 from tensorldm.config.reading import Strict
 from tensorldm.evaluation.evaluate import REFERENCE
+from tensorldm.experiments.recipes import SHIPPED, TrainingConfig, reference_of
 
 Kind = Literal["rivals", "ablations", "curriculum"]
 """rivals: Tables 1, 2 and 5; ablations: Tables 5 and 6; curriculum: the two ways to train the autoencoder, Table 6."""
@@ -51,9 +52,12 @@ class MethodConfig(Strict):
     """One line of the tables: a closed form, a trained model, or an autoencoder that is shown the reference."""
 
     analytic: str | None = Field(default=None, description=f"one of {', '.join(ANALYTIC)}")
-    bundle: Path | None = Field(default=None, description="a trained model's folder, ours or a rival's")
+    bundle: Path | None = Field(
+        default=None,
+        description=f"a trained model's folder, ours or a rival's; {SHIPPED}; or run:NAME, run:NAME/STAGE of training",
+    )
     autoencoder: Path | None = Field(
-        default=None, description="a bundle whose decoder is given the reference's latents"
+        default=None, description="a bundle, as above, whose decoder is given the reference's latents"
     )
     samples: int = Field(default=1, ge=1, description="averaged, for methods that draw")
     steps: int = Field(default=25, ge=1)
@@ -131,6 +135,7 @@ class StudyConfig(Strict):
     runtime: RuntimeConfig | None = None
     probe: ModelsConfig | None = None
     routing: ModelsConfig | None = None
+    training: TrainingConfig | None = Field(default=None, description="how the models named run:NAME are trained")
     keep_tensors: int = Field(default=2, ge=0, description="subjects of each group whose tensors stay, for figures")
 
     @field_validator("groups", "methods", "comparisons")
@@ -152,6 +157,14 @@ class StudyConfig(Strict):
             odd = [name for name in (part.methods if part else ()) if self.methods[name].bundle is None]
             if odd:
                 raise ValueError(f"{where} needs trained models, and '{odd[0]}' is none")
+        return self
+
+    @model_validator(mode="after")
+    def _runs_exist(self) -> "StudyConfig":
+        for name, method in self.methods.items():
+            reference = reference_of(method.bundle or method.autoencoder)
+            if reference is not None and (self.training is None or reference.name not in self.training.runs):
+                raise ValueError(f"methods.{name} names the run '{reference.name}', which is not among training.runs")
         return self
 
     def _used_methods(self) -> dict[str, tuple[str, ...]]:

@@ -16,6 +16,7 @@ from tensorldm.experiments.parts import Part, Results, key_of
 from tensorldm.experiments.record import RunRecord
 from tensorldm.experiments.subject_jobs import measure_all, subject_work
 from tensorldm.experiments.subjects import StudySubject, Tell, gather
+from tensorldm.experiments.trained import with_bundles
 from tensorldm.experiments.variants import plan_subject, tagged
 from tensorldm.imaging.atomic import write_json, write_text
 from tensorldm.work.crew import ALONE, Crew
@@ -51,6 +52,7 @@ def run_study(
 
     Models are checked before a subject is made, and all subjects' headers before the first is read.
     """
+    stated, study = study, with_bundles(study, out)
     check_study(study)
     with writing_to(out):
         results, remarks = Results(out), []
@@ -58,7 +60,7 @@ def run_study(
             name: gather(name, group, results=results, seed=study.seed, workers=crew.workers, tell=tell)
             for name, group in study.groups.items()
         }
-        write_text(out / SETTINGS, dump_config(study))
+        write_text(out / SETTINGS, dump_config(stated))
         for subjects in groups.values():
             ended = measure_all(study, subjects, results=results, device=device, crew=crew, tell=tell)
             remarks += [remark for outcome in ended.values() for remark in outcome.remarks]

@@ -19,7 +19,7 @@ from tensorldm.evaluation.measures import (
     V1_MEDIAN,
     sensitivity_name,
 )
-from tensorldm.experiments.config import ComparisonConfig
+from tensorldm.experiments.config import ComparisonConfig, Kind
 from tensorldm.experiments.tables.stored import StoredStudy, caption, own_cell, paper_column
 from tensorldm.experiments.variants import ACCURACY
 from tensorldm.metrics.ranges import LEM_FLOOR_MM2_PER_S, LEM_SENSITIVITY_FLOORS_MM2_PER_S
@@ -42,13 +42,21 @@ def tables(stored: StoredStudy) -> Iterator[PublishedTable]:
         table = stored.table(ACCURACY, group)
         if table is None:
             continue
-        for name, comparison in stored.compared("rivals").items():
+        for name, comparison in _measured(stored, table, "rivals"):
             yield _maps(stored, table, group, name, comparison)
             yield _components(stored, table, group, name, comparison)
         yield _violations(stored, table, group)
-        for name, comparison in (*stored.compared("ablations").items(), *stored.compared("curriculum").items()):
+        for name, comparison in _measured(stored, table, "ablations", "curriculum"):
             yield _ablations(stored, table, group, name, comparison)
         yield _floors(stored, table, group)
+
+
+def _measured(stored: StoredStudy, table: IndexedTable, *kinds: Kind) -> Iterator[tuple[str, ComparisonConfig]]:
+    """Comparisons of these kinds of which some method was measured."""
+    for kind in kinds:
+        for name, comparison in stored.compared(kind).items():
+            if _methods(table, comparison):
+                yield name, comparison
 
 
 def figure_block(

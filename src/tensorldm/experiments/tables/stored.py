@@ -11,9 +11,11 @@ from tensorldm.config.reading import read_config
 from tensorldm.errors import DataError
 from tensorldm.evaluation.formatting import EMPTY, Cell, Column, mean_cell
 from tensorldm.evaluation.indexed import IndexedTable
-from tensorldm.experiments.config import ComparisonConfig, StudyConfig
+from tensorldm.experiments.config import ComparisonConfig, MethodConfig, StudyConfig
 from tensorldm.experiments.parts import Results
 from tensorldm.experiments.published import FIGURES, FOOTNOTE, HEADING, paper_name
+from tensorldm.experiments.recipes import reference_of
+from tensorldm.experiments.training_log import TrainingLog
 
 RECORD, SETTINGS = "run.json", "study.yaml"
 
@@ -74,8 +76,16 @@ class StoredStudy:
 
     def notes(self, methods: Sequence[str]) -> list[str]:
         """What the settings say of the methods, as sentences."""
-        known = ((name, self.study.methods[name].note) for name in methods if name in self.study.methods)
+        known = ((name, self._known(self.study.methods[name])) for name in methods if name in self.study.methods)
         return [f"{name}: {note}" for name, note in known if note]
+
+    def _known(self, method: MethodConfig) -> str:
+        """The note of a method, and what was spent on its training where the study did that itself."""
+        reference = reference_of(method.bundle or method.autoencoder)
+        spent = ""
+        if reference is not None and self.study.training is not None:
+            spent = TrainingLog.of(self.results.root).describe(reference, self.study.training)
+        return "; ".join(part for part in (method.note, spent) if part)
 
 
 def paper_column(of: str, form: str = ".2f") -> Column:

@@ -1,0 +1,50 @@
+"""One trained stage as the start of several ablations: the same weights under settings that change no weight.
+
+A bundle holds its model's settings, and training refuses to go on with others. How components are joined and experts
+mixed are switches: both forms have every weight of the other, so an ablation may branch off where they first matter.
+"""
+
+from pathlib import Path
+from typing import Any, Final
+
+from tensorldm.bundle import INDEX, load_bundle, read_info, write_bundle
+from tensorldm.config.model import ModelConfig
+from tensorldm.errors import ConfigError
+
+SWITCHES: Final = ("decoder_cca", "unet_cca", "unet.routing")
+
+
+def start_for(bundle: Path, model: ModelConfig, *, folder: Path) -> Path:
+    """The bundle itself where it is of this model; else the same weights under its settings, written to ``folder``."""
+    info = read_info(bundle)
+    if info.model == model:
+        return bundle
+    differing = _differences(info.model.model_dump(mode="json"), model.model_dump(mode="json"))
+    hard = [name for name in differing if name not in SWITCHES]
+    if hard:
+        raise ConfigError(
+            f"{bundle}: a model with another '{hard[0]}' than this run's, so its weights cannot be gone on from. "
+            "Start from another run, or train all stages."
+        )
+    if (folder / INDEX).is_file() and read_info(folder).model == model and _weights(folder) == info.weights_sha256:
+        return folder
+    loaded, _ = load_bundle(bundle)
+    joint = (info.decoder_joint, info.unet_joint)
+    write_bundle(folder, loaded.state_dict(), config=model, joint=joint, card=info.card)
+    return folder
+
+
+def _weights(folder: Path) -> str:
+    return read_info(folder).weights_sha256
+
+
+def _differences(first: dict[str, Any], second: dict[str, Any], prefix: str = "") -> list[str]:
+    """Dotted names of the settings that differ."""
+    found = []
+    for name in sorted({*first, *second}):
+        a, b = first.get(name), second.get(name)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found += _differences(a, b, f"{prefix}{name}.")
+        elif a != b:
+            found.append(prefix + name)
+    return found

@@ -1,0 +1,188 @@
+"""From a recipe to a run that can start: method, settings, the bundle it goes on from, and its learning rate."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from tensorldm.baselines.learned.bundles import read_rival_info
+from tensorldm.baselines.learned.runs import open_run
+from tensorldm.bundle import read_info
+from tensorldm.bundle_files import OURS
+from tensorldm.config.run import RunConfig, RunSettings
+from tensorldm.errors import ConfigError, DataError, TensorldmError
+from tensorldm.experiments.ablated import AblatedMethod
+from tensorldm.experiments.branching import start_for
+from tensorldm.experiments.recipes import LARGEST_STEPS, Recipe, RunReference, TrainingConfig, bundle_folder, run_folder
+from tensorldm.imaging.atomic import write_json
+from tensorldm.training.method import TrainedMethod
+from tensorldm.training.run import bundle_of, check_stages, run_training
+from tensorldm.training.validation import SCORE
+
+RECIPE, TRIALS, RATE, START = "recipe.json", "trials", "rate.json", "start"
+LONGEST_VALUE: Final = 80
+
+
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """A run whose settings are known to be right and whose start is there."""
+
+    name: str
+    recipe: Recipe
+    method: TrainedMethod
+    settings: RunSettings
+    overrides: tuple[str, ...]
+    size: str
+    data: str
+    folder: Path
+    stages: tuple[int, ...]
+    start: Path | None
+    rate_factor: float = 1.0
+
+    @property
+    def bundle(self) -> Path:
+        """Where its weights will lie."""
+        return bundle_of(self.folder, self.stages[-1])
+
+    def measures(self, bundle: Path) -> dict[str, float]:
+        """The last validation of a bundle that it made."""
+        read = read_info if self.recipe.method == OURS else read_rival_info
+        return read(bundle).card.measures
+
+    def changed(self, overrides: Sequence[str], *, folder: Path | None = None) -> "Ready":
+        """The same run with further changes to its settings."""
+        together = (*self.overrides, *overrides)
+        _, settings = open_run(self.recipe.method, self.size, together)
+        return replace(self, overrides=together, settings=settings, folder=folder or self.folder)
+
+    def with_rates(self, factor: float) -> "Ready":
+        """The same run with every learning rate times a factor."""
+        rates = [
+            f"stages.{n}.learning_rate={self.settings.stages[str(n)].learning_rate * factor!r}" for n in self.stages
+        ]
+        return replace(self.changed(rates if factor != 1 else []), rate_factor=factor)
+
+
+def make_ready(training: TrainingConfig, name: str, out: Path, *, seed: int, accelerator: str = "auto") -> Ready:
+    """A run's method, settings and start, checked; a run that was begun by another recipe is refused."""
+    recipe, folder = training.runs[name], run_folder(out, name)
+    size = recipe.size or training.size
+    overrides = (
+        *training.changes,
+        *_budget(recipe, scale=training.time_scale),
+        f"seed={seed if recipe.seed is None else recipe.seed}",
+        f"hardware.accelerator={accelerator}",
+        *recipe.changes,
+    )
+    method, settings = open_run(recipe.method, size, overrides)
+    if recipe.variant:
+        method = AblatedMethod(recipe.variant)
+    stages = recipe.stages or tuple(number for number in settings.stage_numbers if number in method.stages)
+    start = _start(training, recipe, settings, out=out, folder=folder)
+    check_stages(settings, out=folder, stages=stages, start=start, method=method)
+    ready = Ready(name, recipe, method, settings, overrides, size, training.data, folder, tuple(stages), start)
+    _check_recipe(ready, weights=method.check_start(start, settings) if start else "", rates=training.rates)
+    return ready
+
+
+def choose_rate(ready: Ready, training: TrainingConfig, *, console: Console | None) -> Ready:
+    """The run with the factor on its learning rates whose short trial had the best validation.
+
+    The trials are kept, so that a stopped choice goes on. ``InterruptedError`` where somebody asked to stop.
+    """
+    if not training.rates:
+        return ready
+    path = ready.folder / RATE
+    if path.is_file():
+        return ready.with_rates(float(_read(path)["factor"]))
+    if not ready.settings.validation.subjects:
+        raise ConfigError(
+            f"{ready.name}: a learning rate is chosen on validation, and validation.subjects is 0. Set it, or leave "
+            "training.rates empty."
+        )
+    scores = {factor: _trial(ready, factor, training, console=console) for factor in training.rates}
+    best = min(scores, key=lambda factor: scores[factor])
+    if not math.isfinite(scores[best]):
+        raise TensorldmError(f"{ready.name}: no trial of a learning rate ended with a finite {SCORE}. Lower the rates.")
+    told = {f"{factor:g}": value if math.isfinite(value) else None for factor, value in scores.items()}
+    write_json(path, {"factor": best, SCORE: told})
+    return ready.with_rates(best)
+
+
+def _trial(ready: Ready, factor: float, training: TrainingConfig, *, console: Console | None) -> float:
+    """The score of a short run with its rates times a factor; infinite where it did not stay finite."""
+    shorter = _budget(ready.recipe, scale=training.time_scale * training.trial_share)
+    for number in set(ready.stages) - set(ready.recipe.minutes):
+        steps = ready.settings.stages[str(number)].steps
+        shorter.append(f"stages.{number}.steps={max(1, round(training.trial_share * steps))}")
+    trial = ready.with_rates(factor).changed(shorter, folder=ready.folder / TRIALS / f"{factor:g}")
+    try:
+        done = run_training(
+            trial.settings,
+            trial.data,
+            out=trial.folder,
+            stages=trial.stages,
+            start=trial.start,
+            console=console,
+            method=trial.method,
+        )
+    except (ConfigError, DataError):
+        raise
+    except TensorldmError:  # a loss that is no number: this rate is too high
+        return math.inf
+    if not done:
+        raise InterruptedError("in a trial of a learning rate; the same command goes on")
+    return float(trial.measures(trial.bundle)[SCORE])
+
+
+def _budget(recipe: Recipe, *, scale: float) -> list[str]:
+    return [
+        change
+        for number, minutes in recipe.minutes.items()
+        for change in (f"stages.{number}.minutes={scale * minutes!r}", f"stages.{number}.steps={LARGEST_STEPS}")
+    ]
+
+
+def _start(training: TrainingConfig, recipe: Recipe, settings: RunSettings, *, out: Path, folder: Path) -> Path | None:
+    """The bundle that a run goes on from, under its own settings."""
+    if not recipe.start:
+        return None
+    bundle = bundle_folder(out, RunReference.read(recipe.start), runs=training.runs)
+    return start_for(bundle, settings.model, folder=folder / START) if isinstance(settings, RunConfig) else bundle
+
+
+def _check_recipe(ready: Ready, *, weights: str, rates: Sequence[float]) -> None:
+    """Note what a run is begun with; refuse to go on with something else."""
+    path = ready.folder / RECIPE
+    now = {
+        "method": ready.recipe.method,
+        "variant": ready.recipe.variant,
+        "size": ready.size,
+        "data": ready.data,
+        "stages": list(ready.stages),
+        "settings": [change for change in ready.overrides if not change.startswith("hardware.accelerator=")],
+        "rates": list(rates),
+        "start": weights,
+    }
+    if not path.is_file():
+        write_json(path, now)
+        return
+    before = _read(path)
+    changed = [key for key in now if before.get(key) != now[key]]
+    if changed:
+        was, is_now = (str(each.get(changed[0]))[:LONGEST_VALUE] for each in (before, now))
+        raise ConfigError(
+            f"{path}: this run was begun with other {changed[0]} ({was}; now {is_now}). Use those of before, give "
+            "another --out, or remove the run's folder."
+        )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read ({error}). Remove the run's folder to train it anew.") from error

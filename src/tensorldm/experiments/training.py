@@ -1,0 +1,148 @@
+"""Train every model of a study that is not trained yet, one after the other, each with its own budget.
+
+STUDY/runs/NAME/recipe.json     what the run was begun with: it goes on only with the same
+STUDY/runs/NAME/trials/         short runs by which a learning rate was chosen, and rate.json, what came of them
+STUDY/runs/NAME/stageN/bundle/  as of `tensorldm train`
+STUDY/training.jsonl            a line for every session of every run
+
+A run that fails is noted and the others go on; those that start from it are left out. The same call goes on.
+"""
+
+import gc
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+import torch
+from rich.console import Console
+
+from tensorldm.bundle import INDEX
+from tensorldm.doctor import describe_device
+from tensorldm.errors import TensorldmError
+from tensorldm.experiments.preparing_runs import Ready, choose_rate, make_ready
+from tensorldm.experiments.recipes import RUNS, RunReference, TrainingConfig, bundle_folder
+from tensorldm.experiments.training_log import TRAINED, TrainingLog, steps_of
+from tensorldm.imaging.atomic import write_text
+from tensorldm.training.run import run_training
+from tensorldm.work.folder import writing_to
+
+Say = Callable[[str], None]
+End = Literal["trained", "failed", "left out", "stopped"]
+TRACEBACK: Final = "error.txt"
+SECONDS_A_MINUTE: Final = 60
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended."""
+
+    run: str
+    end: End
+    words: str = ""
+
+
+def describe_budget(training: TrainingConfig, only: Sequence[str] = ()) -> list[str]:
+    """The minutes of every run and of all, before any is spent."""
+    names, trials = training.needed(only), 1 + len(training.rates) * training.trial_share
+    lines = []
+    for name in names:
+        recipe = training.runs[name]
+        stages = ", ".join(f"Stage {n} {training.time_scale * m:.3g}" for n, m in sorted(recipe.minutes.items()))
+        start = f", from {recipe.start}" if recipe.start else ""
+        lines.append(f"{name}: {recipe.method}, {stages or 'by steps'}{start}; {training.minutes(name):.3g} minutes")
+    total = sum(training.minutes(name) for name in names)
+    tried = f", {total * trials:.3g} with the trials of {len(training.rates)} learning rates" if training.rates else ""
+    return [*lines, f"{len(names)} runs, {total:.3g} minutes of steps{tried}; opening and validating come on top"]
+
+
+def train_runs(
+    training: TrainingConfig,
+    out: Path,
+    *,
+    seed: int,
+    only: Sequence[str] = (),
+    accelerator: str = "auto",
+    say: Say,
+    console: Console | None = None,
+) -> list[Ended]:
+    """Do what is missing of the named runs (all where none is named) and of what they start from."""
+    names, log = training.needed(only), TrainingLog.of(out)
+    ended: dict[str, Ended] = {}
+    with writing_to(out / RUNS):
+        for count, name in enumerate(names, start=1):
+            before = RunReference.read(training.runs[name].start).name if training.runs[name].start else name
+            say(f"{name} ({count} of {len(names)}): {training.minutes(name):.3g} minutes")
+            if before in ended and ended[before].end != "trained":
+                ended[name] = Ended(name, "left out", f"it starts from {before}, which is not trained")
+            else:
+                ready = _attempt(training, name, out, seed=seed, accelerator=accelerator, console=console)
+                ended[name] = ready if isinstance(ready, Ended) else _train(ready, log, console=console)
+            say(f"{name}: {ended[name].end}" + (f" ({ended[name].words})" if ended[name].words else ""))
+            if ended[name].end == "stopped":
+                break
+    return list(ended.values())
+
+
+def _attempt(
+    training: TrainingConfig, name: str, out: Path, *, seed: int, accelerator: str, console: Console | None
+) -> Ready | Ended:
+    """A run made ready; what is wrong with its settings, data or start is said before anything is trained."""
+    try:
+        ready = make_ready(training, name, out, seed=seed, accelerator=accelerator)
+        finished = bundle_folder(out, RunReference(name, ready.stages[-1]), runs=training.runs)
+        if (finished / INDEX).is_file():
+            return Ended(name, "trained", "before")
+        return choose_rate(ready, training, console=console)
+    except InterruptedError as stopped:
+        return Ended(name, "stopped", str(stopped))
+    except TensorldmError as error:
+        return Ended(name, "failed", str(error))
+
+
+def _train(ready: Ready, log: TrainingLog, *, console: Console | None) -> Ended:
+    """The run itself; its minutes are noted however it ends."""
+    began, name = time.perf_counter(), ready.name
+    end: Ended
+    try:
+        done = run_training(
+            ready.settings,
+            ready.data,
+            out=ready.folder,
+            stages=ready.stages,
+            start=ready.start,
+            console=console,
+            method=ready.method,
+        )
+        end = Ended(name, "trained") if done else Ended(name, "stopped", "the same command goes on")
+    except TensorldmError as error:
+        end = Ended(name, "failed", str(error))
+    except torch.OutOfMemoryError:
+        end = Ended(name, "failed", "out of GPU memory: lower its batch_size and raise accumulate")
+    except Exception as error:  # an hour of other runs waits behind this one
+        write_text(ready.folder / TRACEBACK, traceback.format_exc())
+        end = Ended(name, "failed", f"{type(error).__name__}, see {ready.folder / TRACEBACK}")
+    finally:
+        minutes = (time.perf_counter() - began) / SECONDS_A_MINUTE
+    _note(log, ready, end, minutes)
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return end
+
+
+def _note(log: TrainingLog, ready: Ready, end: Ended, minutes: float) -> None:
+    known = {} if end.end != TRAINED else {"measures": ready.measures(ready.bundle)}
+    log.add(
+        ready.name,
+        end.end,
+        method=ready.recipe.method,
+        words=end.words,
+        session_minutes=round(minutes, 3),
+        steps=steps_of(ready.folder),
+        rate_factor=ready.rate_factor,
+        hardware=describe_device(),
+        **known,
+    )
