@@ -9,7 +9,7 @@ Nothing is pickled, and nothing is built that the index does not ask for within 
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import torch
 from pydantic import Field, ValidationError
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from tensorldm import __version__, bounded
 from tensorldm.config.reading import Strict
 from tensorldm.errors import DataError
-from tensorldm.imaging.atomic import write_bytes, write_text
+from tensorldm.imaging.atomic import write_bytes, write_json, write_text
 
 FORMAT: Final = "tensorldm-bundle"
 VERSION: Final = 1
@@ -34,6 +34,8 @@ MOST_BLOCKS: Final = 64
 
 Precision = Literal["float16", "float32"]
 Shapes = dict[str, tuple[int, ...]]
+Factor = Annotated[float, Field(gt=0)]
+TissueFactors = tuple[Factor, Factor, Factor]
 
 
 class Card(Strict):
@@ -58,6 +60,9 @@ class IntervalFactors(Strict):
     md: float = Field(default=1.0, gt=0)
     v1: float = Field(default=1.0, gt=0)
     source: str = "uncalibrated"
+    fa_by_tissue: TissueFactors | None = None
+    md_by_tissue: TissueFactors | None = None
+    """Instead of ``fa`` and ``md``: of voxels that look like csf, grey and white."""
 
 
 class BundleIndex(Strict):
@@ -88,6 +93,16 @@ def write_files(folder: Path, content: bytes, *, index: BundleIndex) -> None:
     (folder / INDEX).unlink(missing_ok=True)
     write_bytes(folder / WEIGHTS, content)
     write_text(folder / INDEX, index.model_dump_json(indent=2) + "\n")
+
+
+def copy_with_intervals(folder: Path, out: Path, *, intervals: IntervalFactors) -> None:
+    """The same model in another folder, with other factors in its index; weights and all else stay byte for byte."""
+    values = _read_values(folder / INDEX)
+    content = _read_content(folder / WEIGHTS, str(values.get("weights_sha256")))
+    index = {**values, "intervals": intervals.model_dump(mode="json")}
+    (out / INDEX).unlink(missing_ok=True)
+    write_bytes(out / WEIGHTS, content)
+    write_json(out / INDEX, index)
 
 
 def read_method(folder: Path) -> str:
@@ -127,20 +142,26 @@ def outline(folder: Path, config: Strict, build: Callable[[], Model]) -> Model:
 def read_weights(folder: Path, index: BundleIndex, *, wanted: Shapes) -> dict[str, Tensor]:
     """The weights, hashed and of these names and shapes; numbers come as float32."""
     path = folder / WEIGHTS
-    try:
-        content = bounded.read_bytes(path, limit=bounded.machine_bytes())
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: the weights cannot be read ({error}). Get the bundle again.") from error
-    if hashlib.sha256(content).hexdigest() != index.weights_sha256:
-        raise DataError(
-            f"{path}: not the weights that {INDEX} was written with (the hash differs). Get the bundle again."
-        )
+    content = _read_content(path, index.weights_sha256)
     try:
         weights = {name: v.float() if v.is_floating_point() else v for name, v in load(content).items()}
     except SafetensorError as error:
         raise DataError(f"{path}: not a safetensors file ({error}). Get the bundle again.") from error
     _check_shapes(path, {name: tuple(value.shape) for name, value in weights.items()}, wanted=wanted)
     return weights
+
+
+def _read_content(path: Path, sha256: str) -> bytes:
+    """The weights' file, if it is the one that was hashed."""
+    try:
+        content = bounded.read_bytes(path, limit=bounded.machine_bytes())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: the weights cannot be read ({error}). Get the bundle again.") from error
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise DataError(
+            f"{path}: not the weights that {INDEX} was written with (the hash differs). Get the bundle again."
+        )
+    return content
 
 
 def _read_values(path: Path) -> dict[str, Any]:

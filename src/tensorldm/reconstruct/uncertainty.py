@@ -2,12 +2,14 @@
 
 The model draws tensors that fit the scan. Were the true tensor one more such draw, the next one of K + 1, intervals
 from K of them would be known exactly: mean ± t·SD·√(1 + 1/K) for a scalar, and the F form of the same for an axis.
-A model is never that good, so one factor per quantity, fitted on anatomies it has not seen, widens them
-(``Calibration``). Few samples are paid for by the t quantile, not by intervals that are too short.
+A model is never that good, so one factor per quantity, fitted on anatomies it has not seen, widens them; it may follow
+what tissue a voxel looks like (``Calibration``). Few samples are paid for by the t quantile, not by intervals that are
+too short.
 
 Axes: k sample. mm²/s throughout.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -20,6 +22,7 @@ from tensorldm.dti.logarithm import log_euclidean_mean
 from tensorldm.dti.maps import angle_degrees, fractional_anisotropy, mean_diffusivity, principal_direction
 from tensorldm.dti.null_space import unmeasured_anisotropy
 from tensorldm.dti.packing import frobenius, pack
+from tensorldm.reconstruct.likeness import Triple, factor_map
 from tensorldm.shapes import BVals, Directions, Packed, Scalars, Vectors
 
 Samples = Float[Tensor, "k *voxels 6"]
@@ -31,6 +34,7 @@ floor of the LEM measure, 1e-6, one negative eigenvalue among four would pull th
 LEVEL: Final = 0.95
 WIDEST_CONE_DEGREES: Final = 90.0
 """Every axis lies within 90° of every other: the direction is not known at all."""
+HIGHEST_FA: Final = 1.0
 DIRECTIONLESS_FA: Final = 1e-3
 """Below this FA a tensor has no principal direction, only that of its rounding errors."""
 
@@ -44,10 +48,21 @@ class Calibration:
     v1: float = 1.0
     source: str = "uncalibrated"
     """What the factors were fitted on, for the sidecar."""
+    fa_by_tissue: Triple | None = None
+    md_by_tissue: Triple | None = None
+    """Where given, they stand in for ``fa`` and ``md``: of voxels that look like csf, grey, white; mixed between."""
 
     def __post_init__(self) -> None:
-        if not all(0 < factor < float("inf") for factor in (self.fa, self.md, self.v1)):
-            raise ValueError(f"calibration factors are positive numbers, found {self.fa}, {self.md}, {self.v1}")
+        factors = (self.fa, self.md, self.v1, *(self.fa_by_tissue or ()), *(self.md_by_tissue or ()))
+        if not all(0 < factor < float("inf") for factor in factors):
+            raise ValueError(f"calibration factors are positive numbers, found {', '.join(map(str, factors))}")
+
+    def scalar_factors(self, fa: Scalars, md: Scalars) -> tuple[Scalars, Scalars]:
+        """The factors on the intervals of FA and of MD in voxels whose samples have these means."""
+        return (
+            torch.full_like(fa, self.fa) if self.fa_by_tissue is None else factor_map(self.fa_by_tissue, fa, md),
+            torch.full_like(md, self.md) if self.md_by_tissue is None else factor_map(self.md_by_tissue, fa, md),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,11 +117,12 @@ def measure_spread(
         return None
     factor = calibration or Calibration()
     raw = summarise(samples, level)
+    fa_factor, md_factor = factor.scalar_factors(raw.fa.mean, raw.md.mean)
     prior = unmeasured_anisotropy(samples, bvals, directions)
     return Spread(
         level=level,
-        fa=raw.fa.interval(factor.fa, highest=1.0),
-        md=raw.md.interval(factor.md, highest=float("inf")),
+        fa=raw.fa.interval(fa_factor, highest=HIGHEST_FA),
+        md=raw.md.interval(md_factor, highest=float("inf")),
         v1=raw.v1,
         v1_cone_degrees=(factor.v1 * raw.cone_degrees).clamp(max=WIDEST_CONE_DEGREES),
         prior_sd=(frobenius(prior - prior.mean(dim=0)).square().sum(dim=0) / (len(samples) - 1)).sqrt(),
@@ -120,7 +136,7 @@ class RawInterval(NamedTuple):
     sd: Tensor
     half_width: Tensor
 
-    def interval(self, factor: float, *, highest: float) -> Interval:
+    def interval(self, factor: Scalars, *, highest: float) -> Interval:
         """Calibrated, and cut at 0 and at the highest possible value."""
         half = factor * self.half_width
         return Interval(self.mean, self.sd, (self.mean - half).clamp(min=0), (self.mean + half).clamp(max=highest))
@@ -145,24 +161,29 @@ def summarise(samples: Samples, level: float) -> Summary:
     return Summary(_scalar(fa, level), _scalar(mean_diffusivity(samples), level), v1, cone)
 
 
-def _scalar(values: Float[Tensor, "k *voxels"], level: float) -> RawInterval:
-    """Prediction interval of Student: the next draw lies within t·SD·√(1 + 1/K) of the mean."""
-    num_samples = len(values)
-    t = float(stdtrit(num_samples - 1, (1 + level) / 2))
-    sd = values.std(dim=0, correction=1)
-    return RawInterval(values.mean(dim=0), sd, t * (1 + 1 / num_samples) ** 0.5 * sd)
+def interval_growth(num_samples: int, level: float) -> float:
+    """Half-width over SD by Student: the next draw lies within t·SD·√(1 + 1/K) of the mean."""
+    return float(stdtrit(num_samples - 1, (1 + level) / 2)) * math.sqrt(1 + 1 / num_samples)
 
 
-def _cone(directions: Float[Tensor, "k *voxels 3"], level: float) -> tuple[Vectors, Scalars]:
-    """The axis of the mean dyadic, and the angle about it within which the next draw lies.
+def cone_growth(num_samples: int, level: float) -> float:
+    """Cone over the root of the samples' squared angles to its axis, summed.
 
     Deviations θ from the mean axis are taken as two-dimensional and Gaussian. Then Σθ²/σ² is χ² with 2(K − 1)
     degrees of freedom, the next draw's θ²/(σ²(1 + 1/K)) is χ² with 2, and their ratio has the F distribution, whose
     quantile is closed: θ² = (1 + 1/K)·Σθ²·((1 − level)^(−1/(K − 1)) − 1).
     """
-    num_samples = len(directions)
+    return math.sqrt((1 + 1 / num_samples) * ((1 - level) ** (-1 / (num_samples - 1)) - 1))
+
+
+def _scalar(values: Float[Tensor, "k *voxels"], level: float) -> RawInterval:
+    sd = values.std(dim=0, correction=1)
+    return RawInterval(values.mean(dim=0), sd, interval_growth(len(values), level) * sd)
+
+
+def _cone(directions: Float[Tensor, "k *voxels 3"], level: float) -> tuple[Vectors, Scalars]:
+    """The axis of the mean dyadic, and the angle about it within which the next draw lies."""
     dyadics = pack(directions.unsqueeze(-1) * directions.unsqueeze(-2))
     axis = principal_direction(dyadics.mean(dim=0))
     square = angle_degrees(directions, axis.expand_as(directions)).square().sum(dim=0)
-    growth = (1 + 1 / num_samples) * ((1 - level) ** (-1 / (num_samples - 1)) - 1)
-    return axis, (growth * square).sqrt()
+    return axis, cone_growth(len(directions), level) * square.sqrt()

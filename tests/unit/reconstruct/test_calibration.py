@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tensorldm.errors import DataError
-from tensorldm.reconstruct.calibration import fit_calibration, measure_coverage
+from tensorldm.reconstruct.calibration import Judged, fit_calibration, judge, measure_coverage
 from tensorldm.reconstruct.uncertainty import Calibration, measure_spread
 
 FIBRE = torch.tensor([1.7e-3, 4e-4, 3e-4, 0.0, 0.0, 0.0], dtype=torch.float64)
@@ -20,8 +20,12 @@ def subject(
     return FIBRE + SD * noise[1:], FIBRE + truth_sd * noise[0]
 
 
+def judged(generator: torch.Generator, num_samples: int, **more: float) -> Judged:
+    return judge(*subject(generator, num_samples, **more))[0]
+
+
 def test_samples_exchangeable_with_the_truth_need_no_factor(generator):
-    found = fit_calibration([subject(generator, 8) for _ in range(4)], source="exchangeable")
+    found = fit_calibration([judged(generator, 8) for _ in range(4)], source="exchangeable")
     for factor in (found.fa, found.md, found.v1):
         assert factor == pytest.approx(1, abs=0.04)
     assert found.source == "exchangeable"
@@ -29,7 +33,7 @@ def test_samples_exchangeable_with_the_truth_need_no_factor(generator):
 
 def test_overconfident_samples_are_widened_by_how_overconfident_they_are(generator):
     # The error of the mean of K draws has variance truth² + SD²/K, where the interval expects SD²(1 + 1/K).
-    found = fit_calibration([subject(generator, 64, truth_sd=3 * SD)], level=0.9, source="overconfident")
+    found = fit_calibration([judged(generator, 64, truth_sd=3 * SD)], level=0.9, source="overconfident")
     expected = ((9 + 1 / 64) / (1 + 1 / 64)) ** 0.5
     for factor in (found.fa, found.md, found.v1):
         assert factor == pytest.approx(expected, rel=0.05)
@@ -37,8 +41,8 @@ def test_overconfident_samples_are_widened_by_how_overconfident_they_are(generat
 
 @pytest.mark.parametrize("level", [0.9, 0.95])
 def test_factors_fitted_on_some_subjects_cover_others(level, generator):
-    seen = [subject(generator, 4, truth_sd=2 * SD) for _ in range(3)]
-    unseen = [subject(generator, 4, truth_sd=2 * SD) for _ in range(3)]
+    seen = [judged(generator, 4, truth_sd=2 * SD) for _ in range(3)]
+    unseen = [judged(generator, 4, truth_sd=2 * SD) for _ in range(3)]
     calibration = fit_calibration(seen, level=level, source="seen")
     before = measure_coverage(unseen, level=level)
     after = measure_coverage(unseen, level=level, calibration=calibration)
@@ -55,7 +59,7 @@ def test_coverage_counts_what_the_written_intervals_hold(generator):
     assert spread is not None
     true_md = truth[:, :3].mean(dim=-1)
     inside = ((spread.md.low <= true_md) & (true_md <= spread.md.high)).double().mean().item()
-    assert measure_coverage([(samples, truth)], level=0.9, calibration=factors).md == pytest.approx(inside, abs=1e-3)
+    assert measure_coverage(judge(samples, truth), level=0.9, calibration=factors).md == pytest.approx(inside, abs=1e-3)
 
 
 def test_directions_are_judged_only_where_the_truth_has_one(generator):
@@ -63,17 +67,17 @@ def test_directions_are_judged_only_where_the_truth_has_one(generator):
     sphere = torch.tensor([[1e-3] * 3 + [0.0] * 3], dtype=torch.float64).expand(4000, 6)
     far_off = FIBRE[[1, 0, 2, 3, 4, 5]].expand(8, 4000, 6)
     mixed = (torch.cat((samples, far_off), dim=1), torch.cat((truth, sphere)))
-    assert measure_coverage([mixed]).v1 == measure_coverage([(samples, truth)]).v1
+    assert measure_coverage(judge(*mixed)).v1 == measure_coverage(judge(samples, truth)).v1
 
 
 def test_what_cannot_be_calibrated_is_refused_with_a_reason(generator):
     samples, truth = subject(generator, 4, voxels=50)
     with pytest.raises(DataError, match="Draw two or more"):
-        fit_calibration([(samples[:1], truth)], source="one sample")
+        judge(samples[:1], truth)
     with pytest.raises(DataError, match="do not differ at all"):
-        fit_calibration([(samples[:1].expand(4, 50, 6), truth)], source="copies")
+        fit_calibration(judge(samples[:1].expand(4, 50, 6), truth), source="copies")
     with pytest.raises(DataError, match="No subject"):
         measure_coverage([])
     sphere = torch.tensor([1e-3] * 3 + [0.0] * 3, dtype=torch.float64).expand(50, 6)
     with pytest.raises(DataError, match="true FA above"):
-        measure_coverage([(samples, sphere)])
+        measure_coverage(judge(samples, sphere))
