@@ -48,7 +48,7 @@ class RunRecord:
 def record_run(arguments: Sequence[str], *, seed: int | None) -> RunRecord:
     """The record of a run of ``tensorldm`` with these arguments."""
     versions = {"Python": platform.python_version()}
-    versions |= {name: importlib.metadata.version(name) for name in PACKAGES}
+    versions |= {name: _version(name) for name in PACKAGES}
     return RunRecord(
         command=shlex.join(["tensorldm", *arguments]),
         versions=versions,
@@ -56,6 +56,14 @@ def record_run(arguments: Sequence[str], *, seed: int | None) -> RunRecord:
         seed=seed,
         commit=read_commit(Path(__file__).parents[3]),
     )
+
+
+def _version(name: str) -> str:
+    """A package's version; some work is done where not all packages are installed."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def read_commit(repository: Path) -> str | None:

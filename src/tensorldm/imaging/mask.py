@@ -6,12 +6,11 @@ Found: DIPY's `median_otsu`, the largest connected part, its holes filled, erode
 from pathlib import Path
 
 import numpy as np
-from dipy.segment.mask import median_otsu
 from jaxtyping import Float
 from numpy import ndarray
 from scipy import ndimage
 
-from tensorldm.errors import DataError
+from tensorldm.errors import DataError, ToolError
 from tensorldm.imaging.gradient_table import GradientTable
 from tensorldm.imaging.nifti import read_mask
 from tensorldm.imaging.resample import to_voxel_size
@@ -57,6 +56,10 @@ def find_brain(b0: Volume) -> MaskImage:
     """The brain in a b=0 image."""
     if b0.data.min() == b0.data.max():
         raise DataError(NO_BRAIN)
+    try:
+        from dipy.segment.mask import median_otsu  # slow to import, and not needed where a mask is given
+    except ImportError as error:
+        raise ToolError("Finding the brain needs DIPY, which is not installed here. Give a mask.") from error
     side = float(np.cbrt(np.prod(b0.space.voxel_size)))
     if side < FINE_VOXEL_MM:
         coarse = to_voxel_size(b0.space)
