@@ -2,6 +2,7 @@
 
 from tensorldm.cli import (
     bids,
+    calibrate,
     cohort,
     demo,
     doctor,
@@ -18,6 +19,7 @@ from tensorldm.cli import (
 
 __all__ = [
     "bids",
+    "calibrate",
     "cohort",
     "demo",
     "doctor",
