@@ -1,11 +1,13 @@
-"""From a preset's name or a YAML file plus ``a.b=c`` overrides to a checked, frozen object."""
+"""From a preset's name or a YAML file plus ``a.b=c`` overrides to a checked, frozen object.
+
+PyYAML is loaded when a YAML text is read or written: the schemas of bundles and journals do not need it.
+"""
 
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tensorldm import bounded
@@ -37,11 +39,15 @@ def preset_path(name: str) -> Path:
 
 def read_config(schema: type[Schema], source: Path | str, overrides: Sequence[str] = ()) -> Schema:
     """Read a preset (by name) or a YAML file (by path) and apply ``a.b=c`` overrides in order."""
+    import yaml
+
+    from tensorldm.config.plain_yaml import plain_yaml
+
     path = Path(source)
     if path.suffix not in {".yaml", ".yml"}:
         path = preset_path(str(source))
     try:
-        values = _plain_yaml(bounded.read_text(path, limit=LARGEST_BYTES))
+        values = plain_yaml(bounded.read_text(path, limit=LARGEST_BYTES))
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"{path}: the configuration cannot be read ({error}). Give a YAML file or a preset's name."
@@ -60,35 +66,17 @@ def read_config(schema: type[Schema], source: Path | str, overrides: Sequence[st
 
 def dump_config(config: Strict) -> str:
     """The whole configuration as YAML, as it is written beside results."""
+    import yaml
+
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-
-
-class _PlainLoader(yaml.SafeLoader):
-    """Settings without aliases: nine lines of them can unfold to more than any memory holds."""
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """A node of the document, as long as it is written out."""
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("an alias (*name), which settings may not have")
-        return super().compose_node(parent, index)
-
-
-def _plain_yaml(text: str) -> Any:
-    """The value of a YAML text; whatever PyYAML stumbles over (a 13th month, a tag that lies) is a ``YAMLError``."""
-    try:
-        loader = _PlainLoader(text)
-        try:
-            return loader.get_single_data()
-        finally:
-            loader.dispose()
-    except RecursionError:
-        raise yaml.YAMLError("nested too deeply") from None
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise yaml.YAMLError(f"a value that is not what it looks like: {error}") from error
 
 
 def _apply(values: dict[str, Any], override: str) -> None:
     """Set one dotted key in place: ``stage.steps=10``; the value is read as YAML."""
+    import yaml
+
+    from tensorldm.config.plain_yaml import plain_yaml
+
     key, found, text = override.partition("=")
     if not found or not key:
         raise ConfigError(f"--set {override}: expected KEY=VALUE, for example --set noise.snr=30.")
@@ -99,7 +87,7 @@ def _apply(values: dict[str, Any], override: str) -> None:
     if not isinstance(node, dict):
         raise ConfigError(f"--set {override}: '{'.'.join(parents)}' is a value, not a group of settings.")
     try:
-        node[leaf] = _plain_yaml(text)
+        node[leaf] = plain_yaml(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"--set {override}: the value is not valid YAML ({_one_line(error)}).") from error
 

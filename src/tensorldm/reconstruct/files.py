@@ -12,6 +12,7 @@ import torch
 from tensorldm import __version__
 from tensorldm.errors import TensorldmError, ToolError, about, heard
 from tensorldm.imaging.tensor_sidecar import read_sidecar
+from tensorldm.imaging.volume import Volume
 from tensorldm.reconstruct.choice import Choice
 from tensorldm.reconstruct.derivative import sidecar_notes
 from tensorldm.reconstruct.engine import Engine
@@ -19,12 +20,14 @@ from tensorldm.reconstruct.inputs import InputFiles
 from tensorldm.reconstruct.journal import describe_inputs, journal_of, note_done, recipe_of
 from tensorldm.reconstruct.naming import Naming
 from tensorldm.reconstruct.outputs import appearing, check_writable, remove_stale, write_result
-from tensorldm.reconstruct.pipeline import Stopwatch, Tell, reconstruct_series
+from tensorldm.reconstruct.pipeline import Stopwatch, Tell, reconstruct_series, reconstructing
 from tensorldm.reconstruct.plan import Plan, make_plan
 from tensorldm.reconstruct.reading import read_given_mask, read_scan_header, read_series
 from tensorldm.reconstruct.result import Reconstruction
 from tensorldm.reconstruct.settings import Settings, check_convention
+from tensorldm.reconstruct.shared_engine import SharedEngine
 from tensorldm.reconstruct.summary import Summary, summarise
+from tensorldm.shapes import MaskImage
 from tensorldm.work.sources import SourceFile
 
 Draw = Callable[[Path, Reconstruction], None]
@@ -106,20 +109,52 @@ def check_files(files: InputFiles, request: Request, *, naming: Naming) -> Job:
     return Job(files, replace(plan, warnings=tuple(dict.fromkeys(said))), naming)
 
 
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """What was read of a scan."""
+
+    series: Volume
+    """The volumes of ``plan.read``."""
+    mask: MaskImage | None
+    """None: the brain has to be found."""
+    sources: tuple[SourceFile, ...]
+    """Every file that was read, with its hash."""
+    words: tuple[str, ...]
+
+
 def run_job(job: Job, engine: Engine, *, request: Request, tell: Tell) -> tuple[Finished, Reconstruction]:
     """Reconstruct one scan and write its files, all or none, and its line in the journal."""
-    watch, settings, out = Stopwatch(tell), request.settings, request.out
+    watch = Stopwatch(tell)
+    gathered = read_job(job, watch=watch)
+    with about(job.files.image):
+        result = reconstruct_series(
+            gathered.series, job.plan, mask=gathered.mask, engine=engine, settings=request.settings, watch=watch
+        )
+    if isinstance(engine, SharedEngine):
+        watch.add(reconstructing(engine.traits), -engine.waited)
+        watch.add("waiting for the device", engine.waited)
+    result = replace(result, warnings=tuple(dict.fromkeys((*gathered.words, *result.warnings))))
+    return write_job(job, result, sources=gathered.sources, request=request, watch=watch)
+
+
+def read_job(job: Job, *, watch: Stopwatch) -> Gathered:
+    """Read the voxels of a scan, and what its files hash to."""
     with heard() as words, watch.part("reading"):
         mask = read_given_mask(job.files, job.plan.space)
         series = read_series(job.files, job.plan.read)
         sources = describe_inputs(job.files)
-    with about(job.files.image):
-        result = reconstruct_series(series, job.plan, mask=mask, engine=engine, settings=settings, watch=watch)
-    result = replace(result, warnings=tuple(dict.fromkeys((*words, *result.warnings))))
+    return Gathered(series, mask, sources, tuple(words))
+
+
+def write_job(
+    job: Job, result: Reconstruction, *, sources: tuple[SourceFile, ...], request: Request, watch: Stopwatch
+) -> tuple[Finished, Reconstruction]:
+    """Write the files of a result, all or none, then its line in the journal; a picture that is missing is told."""
+    out, name = request.out, job.files.name
     with watch.part("writing"), appearing(out) as hidden:
         picture = hidden / job.naming.picture
         result = _with_picture(result, picture, request.draw)
-        notes = _origin(job, sources, settings)
+        notes = _origin(job, sources, request.settings)
         shared = sidecar_notes(job.files, job.naming)
         written = write_result(
             result, job.naming, root=hidden, convention=request.convention, notes=notes, shared=shared
@@ -127,13 +162,13 @@ def run_job(job: Job, engine: Engine, *, request: Request, tell: Tell) -> tuple[
         written += [picture] if picture.is_file() else []
         written += _with_page(result, hidden, job.naming, request.describe)
         made = [out / path.relative_to(hidden) for path in hidden.rglob("*") if path.is_file()]
-        journal_of(out).forget(job.files.name)  # from here on an earlier result may be half replaced
+        journal_of(out).forget(name)  # from here on an earlier result may be half replaced
     placed = tuple(out / path.relative_to(hidden) for path in written)
     remove_stale(out, job.naming, written=placed)
-    finished = Finished(job.files.name, summarise(job.files.name, result), _brain(job), placed)
+    finished = Finished(name, summarise(name, result), _brain(job), placed)
     note_done(
         out,
-        job.files.name,
+        name,
         sources=sources,
         recipe=request.recipe(job.naming),
         brain=finished.brain,

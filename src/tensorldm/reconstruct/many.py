@@ -1,9 +1,12 @@
-"""Many scans: what is done is kept, the rest is checked, then shared out to a crew; one bad scan stops nobody."""
+"""Many scans: what is done is kept, the rest is checked, then shared out to a crew; one bad scan stops nobody.
+
+Where this process has a GPU and no crew was asked for, helpers read and write around it (``overlap``).
+"""
 
 import secrets
 import traceback
-from collections.abc import Generator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,14 +14,19 @@ from pathlib import Path
 from tensorldm.errors import DataError, TensorldmError
 from tensorldm.reconstruct.choice import own_gpu
 from tensorldm.reconstruct.derivative import check_place, describe_dataset
+from tensorldm.reconstruct.engine import Engine
 from tensorldm.reconstruct.files import Failed, Finished, Request, check_files, run_job
 from tensorldm.reconstruct.inputs import InputFiles
 from tensorldm.reconstruct.journal import Entry, find_done
 from tensorldm.reconstruct.naming import naming_for
+from tensorldm.reconstruct.overlap import helpers_for
 from tensorldm.reconstruct.pipeline import Tell
+from tensorldm.reconstruct.shared_engine import EngineAtDesk, SharedEngine
 from tensorldm.work.crew import ALONE, Crew, Done, Lost, perform, silent
 from tensorldm.work.folder import writing_to
+from tensorldm.work.pool import perform_in_pool
 from tensorldm.work.processes import let_go, once
+from tensorldm.work.serving import ServingError
 
 
 def reconstruct_files(
@@ -44,17 +52,34 @@ def reconstruct_files(
                     yield _kept(done, request.out)
             except TensorldmError as error:
                 yield Failed(files.name, error)
-        here = crew.stays_here(len(missing))
-        task = Reconstructing(request, secrets.token_hex(8), alone=alone, tell=tell if here else silent)
-        with closing(perform(task, missing, crew=crew, tell=say)) as ended:
-            try:
-                for each in ended:
-                    outcome = each.value if isinstance(each, Done) else _lost(each)
-                    if isinstance(outcome, Finished):
-                        describe_dataset(request.out, each.job)
-                    yield outcome
-            finally:
-                let_go(task.token)
+        with closing(_performed(missing, request, alone=alone, tell=tell, crew=crew, say=say)) as ended:
+            for each in ended:
+                outcome = each.value if isinstance(each, Done) else _lost(each)
+                if isinstance(outcome, Finished):
+                    describe_dataset(request.out, each.job)
+                yield outcome
+
+
+Ended = Done[InputFiles, Finished | Failed] | Lost[InputFiles]
+
+
+def _performed(
+    missing: Sequence[InputFiles], request: Request, *, alone: bool, tell: Tell, crew: Crew, say: Tell
+) -> Generator[Ended, None, None]:
+    """Every scan by whoever suits: helpers around this process's GPU, this process alone, or the crew."""
+    here, token = crew.stays_here(len(missing)), secrets.token_hex(8)
+    helpers = helpers_for(request.device, len(missing)) if here else 0
+    task = Reconstructing(request, token, alone=alone, tell=tell if here and not helpers else silent, asks=helpers > 0)
+    try:
+        if helpers:
+            desk = EngineAtDesk(partial(_engine, request, token), partial(_tell_of, tell, part="reconstructing"))
+            yield from perform_in_pool(
+                task, missing, workers=helpers, serve=desk, meanwhile=partial(_load_early, desk.load, tell)
+            )
+        else:
+            yield from perform(task, missing, crew=crew, tell=say)
+    finally:
+        let_go(token)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +92,8 @@ class Reconstructing:
     alone: bool
     """The only scan of its call: it needs no folder of its own, and a bug may end the program."""
     tell: Tell
+    asks: bool = False
+    """The model is in the first process, which is asked."""
 
     def __call__(self, files: InputFiles) -> Finished | Failed:
         """The result on the disk and in the journal, or why there is none."""
@@ -77,16 +104,28 @@ class Reconstructing:
         except Exception as error:
             if self.alone:
                 raise
-            what = f"{files.image}: unexpected {type(error).__name__}. This is a bug: report it with the traceback."
+            kind = error.kind if isinstance(error, ServingError) else type(error).__name__
+            what = f"{files.image}: unexpected {kind}. This is a bug: report it with the traceback."
             return Failed(files.name, DataError(what), "".join(traceback.format_exception(error)))
 
     def _do(self, files: InputFiles) -> Finished:
         request = self.request
         naming = naming_for(files, alone=self.alone, grid=request.settings.grid)
         job = check_files(files, request, naming=naming)
-        engine = once(self.token, lambda: request.choice.load(request.settings, device=own_gpu(request.device)))
+        engine: Engine = SharedEngine(request.choice.traits, files.name) if self.asks else _engine(request, self.token)
         finished, _ = run_job(job, engine, request=request, tell=partial(_tell_of, self.tell, files.name))
         return finished
+
+
+def _engine(request: Request, token: str) -> Engine:
+    return once(token, lambda: request.choice.load(request.settings, device=own_gpu(request.device)))
+
+
+def _load_early(load: Callable[[], Engine], tell: Tell) -> None:
+    """While helpers start; what goes wrong is told again to every scan that needs the engine."""
+    tell("loading the model")
+    with suppress(Exception):
+        load()
 
 
 def _kept(done: Entry, out: Path) -> Finished:

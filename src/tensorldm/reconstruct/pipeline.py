@@ -7,7 +7,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from tensorldm.imaging.reorient import to_ras
 from tensorldm.imaging.volume import Volume
 from tensorldm.reconstruct import guard
 from tensorldm.reconstruct.consistency import consistency
-from tensorldm.reconstruct.engine import Engine, WorkingScan
+from tensorldm.reconstruct.engine import Engine, Traits, WorkingScan
 from tensorldm.reconstruct.noise import Noise, noise_sigma
 from tensorldm.reconstruct.output_grid import WayOut, way_out
 from tensorldm.reconstruct.plan import Plan
@@ -54,43 +54,88 @@ class Stopwatch:
         self.tell(name)
         start = time.perf_counter()
         yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+        self.add(name, time.perf_counter() - start)
+
+    def add(self, name: str, seconds: float) -> None:
+        """Time that was measured elsewhere; below zero, what a part is not to blame for."""
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A scan whose voxels are good, ready for a method, and what the way back will need."""
+
+    series: Volume
+    """All volumes that were read: ``plan.read``."""
+    used: Volume
+    brain: MaskImage
+    grid: Grid
+    scan: WorkingScan
+    words: tuple[str, ...]
+    """What the voxels made us say."""
 
 
 def reconstruct_series(
     series: Volume, plan: Plan, *, mask: MaskImage | None, engine: Engine, settings: Settings, watch: Stopwatch
 ) -> Reconstruction:
     """Reconstruct a scan whose volumes are those of ``plan.read``; without a mask the brain is found."""
-    words = list(plan.warnings)
     with heard() as unforeseen:
-        with watch.part("finding and checking the brain"):
-            brain = find_brain(mean_b0(series, plan.gradients.select(plan.read))) if mask is None else mask
-            used = series.with_data(
-                np.ascontiguousarray(series.data[..., [plan.read.index(volume) for volume in plan.used]])
-            )
-            words += _check_voxels(series, used, plan=plan, brain=brain, force=settings.force)
-        with watch.part("moving to the working grid"):
-            grid, scan = _to_working_grid(used, plan, mask=brain)
-        with watch.part(f"reconstructing with {engine.traits.name}"):
-            samples = engine.estimate(scan)
-            packed, touched = _valid(mean_tensor(samples, MEAN), settings)
-        with watch.part("measuring spread and consistency"):
-            maps = {
-                "prior_share": prior_share(packed, scan.bvals, scan.directions),
-                "spd_touched": touched.double(),
-                **_spread_maps(samples, scan, engine.calibration),
-            }
-        with watch.part("moving to the output grid"):
-            way = way_out(settings.grid, plan, grid=grid, scan=scan, used=used, mask=brain)
-            tensor = way.tensor(packed)
-            extra = {name: way.map(values) for name, values in maps.items()}
-            extra["spd_touched"] = (extra["spd_touched"] >= 0.5).astype(np.float32)
-        with watch.part("measuring spread and consistency"):
-            noise = _noise(series, plan, brain)
-            if isinstance(noise, Noise):
-                extra["consistency"] = _consistency(tensor, way, noise.sigma)
-            else:
-                words.append(noise)
+        prepared = prepare_series(series, plan, mask=mask, settings=settings, watch=watch)
+        with watch.part(reconstructing(engine.traits)):
+            samples = engine.estimate(prepared.scan)
+        result = complete_series(prepared, samples, plan=plan, engine=engine, settings=settings, watch=watch)
+    return replace(result, warnings=tuple(dict.fromkeys((*result.warnings, *unforeseen))))
+
+
+def reconstructing(traits: Traits) -> str:
+    """What the method's own part is called."""
+    return f"reconstructing with {traits.name}"
+
+
+def prepare_series(
+    series: Volume, plan: Plan, *, mask: MaskImage | None, settings: Settings, watch: Stopwatch
+) -> Prepared:
+    """Check the voxels and bring the used volumes to the working grid: all that comes before a method."""
+    with watch.part("finding and checking the brain"):
+        brain = find_brain(mean_b0(series, plan.gradients.select(plan.read))) if mask is None else mask
+        used = series.with_data(
+            np.ascontiguousarray(series.data[..., [plan.read.index(volume) for volume in plan.used]])
+        )
+        words = _check_voxels(series, used, plan=plan, brain=brain, force=settings.force)
+    with watch.part("moving to the working grid"):
+        grid, scan = _to_working_grid(used, plan, mask=brain)
+    return Prepared(series, used, brain, grid, scan, tuple(words))
+
+
+def complete_series(
+    prepared: Prepared,
+    samples: Float[Tensor, "k v 6"],
+    *,
+    plan: Plan,
+    engine: Engine,
+    settings: Settings,
+    watch: Stopwatch,
+) -> Reconstruction:
+    """Mean, spread and the way back to the output grid: all that comes after a method, of which it asks for words."""
+    scan, words = prepared.scan, [*plan.warnings, *prepared.words]
+    with watch.part("measuring spread and consistency"):
+        packed, touched = _valid(mean_tensor(samples, MEAN), settings)
+        maps = {
+            "prior_share": prior_share(packed, scan.bvals, scan.directions),
+            "spd_touched": touched.double(),
+            **_spread_maps(samples, scan, engine.calibration),
+        }
+    with watch.part("moving to the output grid"):
+        way = way_out(settings.grid, plan, grid=prepared.grid, scan=scan, used=prepared.used, mask=prepared.brain)
+        tensor = way.tensor(packed)
+        extra = {name: way.map(values) for name, values in maps.items()}
+        extra["spd_touched"] = (extra["spd_touched"] >= 0.5).astype(np.float32)
+    with watch.part("measuring spread and consistency"):
+        noise = _noise(prepared.series, plan, prepared.brain)
+        if isinstance(noise, Noise):
+            extra["consistency"] = _consistency(tensor, way, noise.sigma)
+        else:
+            words.append(noise)
     return Reconstruction(
         tensor=tensor,
         space=way.space,
@@ -101,7 +146,7 @@ def reconstruct_series(
         bvals=tuple(float(b) for b in plan.gradients.bvals[list(plan.used)]),
         angles_degrees=plan.selection.angles_degrees,
         spd_touched_share=float(touched.double().mean()),
-        warnings=tuple(dict.fromkeys((*words, *unforeseen))),
+        warnings=tuple(words),
         notes={**engine.notes, **_notes(samples, noise, settings)},
         seconds=watch.seconds,
     )
