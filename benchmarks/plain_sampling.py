@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from einops import einsum, rearrange
 
+from tensorldm.batch import mask_centre
 from tensorldm.diffusion import split_prediction, trailing_pairs
-from tensorldm.networks.embeddings import latent_coordinates, mask_centre
+from tensorldm.networks.embeddings import latent_coordinates
 from tensorldm.networks.windows import WINDOW, WindowGrid
 
 FORBIDDEN = -1e4

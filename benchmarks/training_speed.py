@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from tensorldm.batch import Batch
+from tensorldm.batch import Batch, mask_centre
 from tensorldm.build import build_model
 from tensorldm.config.reading import read_config
 from tensorldm.config.run import RunConfig
@@ -25,12 +25,16 @@ from tensorldm.training.compiling import compile_blocks
 from tensorldm.training.devices import make_fabric, place
 from tensorldm.training.ema import Average
 from tensorldm.training.loop import Opened, Player, Progress, Stage, accumulate, samples_per_step, train
+from tensorldm.training.numbers import Numbers
 from tensorldm.training.run import parse_stages
 from tensorldm.training.sources import open_source
+from tensorldm.training.stage_run import fuse
 from tensorldm.training.stages import STAGES, attention_mode, joint_modes, make_optimizer, set_trainable, settings_of
 
 PEAK_TFLOP_PER_S = 790.0  # bfloat16 matrix products measured on one H200
 WARMUP_STEPS = 3
+READ_EVERY = 5
+"""Steps between two looks at the numbers, each of which waits for the device."""
 
 
 class EnoughError(Exception):
@@ -61,6 +65,7 @@ def random_batch(number: int, box: tuple[int, int, int], device: torch.device) -
         clean=components * mask,
         mask=mask.repeat(number, 1, 1, 1),
         voxel_size=torch.full((number, 3), 2.0, device=device),
+        centre=mask_centre(mask.repeat(number, 1, 1, 1)),
         subjects=tuple(f"random{i}" for i in range(number)),
     )
 
@@ -71,6 +76,8 @@ def make_stage(config: RunConfig, number: int, *, fabric, source: str, compiled:
     before = (attention_mode(config.model.decoder_cca) if number > 3 else "off", "off")
     model.set_joint(*joint_modes(row, config.model, before=before))
     optimizer, moving = make_optimizer(set_trainable(model, row, config=config.model), settings)
+    if fabric.device.type == "cuda":
+        fuse(optimizer)
     if compiled:
         compile_blocks(model)
     wrapped, stepping = fabric.setup(Opened(row.objective(model, config, number)), optimizer)
@@ -94,11 +101,11 @@ def measure(config: RunConfig, number: int, *, fabric, source: str, seconds: flo
     times: list[float] = []
     started = time.perf_counter()
 
-    def after_step(step: int, _numbers: dict[str, float]) -> None:
-        if on_gpu:
-            torch.cuda.synchronize()
+    def after_step(step: int, numbers: Numbers) -> None:
+        if step == WARMUP_STEPS or step % READ_EVERY == 0:
+            numbers.read()  # as often as a run does; waits for the device
         times.append(time.perf_counter())
-        warm = step > WARMUP_STEPS
+        warm = step > WARMUP_STEPS and step % READ_EVERY == 0
         if warm and times[-1] - times[WARMUP_STEPS - 1] > seconds:
             raise EnoughError
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields, replace
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, device
 
@@ -14,6 +15,7 @@ class Batch:
 
     ``dwi`` is divided by one robust b=0 scale per subject, so that S/S0 survives. ``components`` are mm²/s in
     image axes. ``clean`` is the noise-free tensor where it is known (virtual subjects), else ``components`` again.
+    ``centre`` is the middle of the whole brain in voxels of this grid: a patch knows where in the head it lies.
     """
 
     dwi: Dwi
@@ -23,7 +25,20 @@ class Batch:
     clean: Components
     mask: Masks
     voxel_size: Float[Tensor, "b 3"]
+    centre: Float[Tensor, "b 3"]
     subjects: tuple[str, ...]
+
+    @property
+    def scan(self) -> dict[str, Tensor]:
+        """What a network may see: everything but the reference, by the names that models give it."""
+        return {
+            "dwi": self.dwi,
+            "bvals": self.bvals,
+            "directions": self.directions,
+            "mask": self.mask,
+            "voxel_size": self.voxel_size,
+            "centre": self.centre,
+        }
 
     def to(self, where: device | str) -> "Batch":
         """The same batch on another device."""
@@ -33,3 +48,16 @@ class Batch:
             if isinstance(getattr(self, field.name), Tensor)
         }
         return replace(self, **moved)
+
+
+def mask_centre(mask: Masks) -> Float[Tensor, "b 3"]:
+    """Mean voxel index of each mask; the middle of the grid where a mask is empty."""
+    weights = mask.float()
+    total = weights.sum(dim=(1, 2, 3))
+    centres = []
+    for axis, side in enumerate(mask.shape[1:]):
+        others = tuple(other for other in (1, 2, 3) if other != axis + 1)
+        index = torch.arange(side, device=mask.device, dtype=torch.float32)
+        mean = (weights.sum(dim=others) * index).sum(dim=1) / total.clamp_min(1)
+        centres.append(torch.where(total > 0, mean, (side - 1) / 2))
+    return torch.stack(centres, dim=1)

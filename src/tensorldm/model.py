@@ -2,8 +2,8 @@
 
 Phase I is ``encode`` and ``decode`` with the anatomy of ``scan_features``; Phase II is ``condition`` and ``denoise``.
 ``reconstruct`` is the whole way at inference: ``read`` the scan once, ``draw`` samples. A volume may have any size: it
-is padded behind to what the networks need, and the result is cropped; positions are counted from the mask's centre, so
-padding does not move them.
+is padded behind to what the networks need, and the result is cropped; positions are counted from the brain's centre, so
+padding does not move them. It is the mask's, unless the volume is a part of a head and ``centre`` says where that is.
 Axes: b batch, c DWI volume, d component (6), f latent channel, x y z space.
 """
 
@@ -18,12 +18,13 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
+from tensorldm.batch import mask_centre
 from tensorldm.diffusion import Denoise, NoiseSchedule, Prediction, Spacing, sample, step_pairs
 from tensorldm.networks.analytic_inputs import analytic_inputs
 from tensorldm.networks.attention import AttentionMode
 from tensorldm.networks.autoencoder import GROUPS, Autoencoder
 from tensorldm.networks.conditioner import ScanFeatures
-from tensorldm.networks.embeddings import latent_coordinates, mask_centre
+from tensorldm.networks.embeddings import latent_coordinates
 from tensorldm.networks.expectation import Expectation, expectation_inputs
 from tensorldm.networks.experts import Experts, Gates
 from tensorldm.networks.unet import DenoiseCondition, UNet
@@ -104,6 +105,7 @@ class TensorLDM(nn.Module):
         directions: Float[Tensor, "b c 3"],
         mask: Masks,
         voxel_size: Float[Tensor, "b 3"],
+        centre: Float[Tensor, "b 3"] | None = None,
     ) -> ScanFeatures:
         """All that the DWIs inside the mask tell, once for all steps and samples."""
         dwi, inside = self._masked(dwi, mask)
@@ -114,7 +116,9 @@ class TensorLDM(nn.Module):
         solved, adc = self._solve(dwi, bvals, directions, inside)
         expected = None
         if self.expectation is not None:
-            known = expectation_inputs(dwi, bvals, solved=solved, mask=inside, voxel_size=voxel_size)
+            known = expectation_inputs(
+                dwi, bvals, solved=solved, mask=inside, centre=_centre(centre, mask), voxel_size=voxel_size
+            )
             expected = self.expectation(known, bvals, directions=directions) * inside[:, None]
             solved = torch.cat([solved, expected.to(solved)], dim=1)
         features: ScanFeatures = conditioner(dwi, bvals, directions=directions, analytic=solved, adc=adc)
@@ -128,36 +132,16 @@ class TensorLDM(nn.Module):
         directions: Float[Tensor, "b c 3"],
         mask: Masks,
         voxel_size: Float[Tensor, "b 3"],
+        centre: Float[Tensor, "b 3"] | None = None,
     ) -> Components:
         """The expected tensor alone, zero outside the mask."""
-        known = self.known(dwi, bvals, directions=directions, mask=mask, voxel_size=voxel_size)
-        return self.expect_from(known, bvals, directions=directions, mask=mask)
-
-    def known(
-        self,
-        dwi: Dwi,
-        bvals: Float[Tensor, "b c"],
-        *,
-        directions: Float[Tensor, "b c 3"],
-        mask: Masks,
-        voxel_size: Float[Tensor, "b 3"],
-    ) -> Float[Tensor, "b _ _ _ _"]:
-        """What the expectation reads of a scan, padded; it does not depend on any weight."""
-        dwi, inside = self._masked(dwi, mask)
-        solved, _ = self._solve(dwi, bvals, directions, inside)
-        return expectation_inputs(dwi, bvals, solved=solved, mask=inside, voxel_size=voxel_size)
-
-    def expect_from(
-        self,
-        known: Float[Tensor, "b _ _ _ _"],
-        bvals: Float[Tensor, "b c"],
-        *,
-        directions: Float[Tensor, "b c 3"],
-        mask: Bool[Tensor, "b x y z"],
-    ) -> Float[Tensor, "b 6 x y z"]:
-        """The expected tensor from what is ``known``."""
         assert self.expectation is not None, "this model has no expectation"
         x, y, z = mask.shape[1:]
+        dwi, inside = self._masked(dwi, mask)
+        with torch.no_grad():
+            solved, _ = self._solve(dwi, bvals, directions, inside)
+            place = _centre(centre, mask)
+            known = expectation_inputs(dwi, bvals, solved=solved, mask=inside, centre=place, voxel_size=voxel_size)
         expected: Tensor = self.expectation(known, bvals, directions=directions)[..., :x, :y, :z]
         return expected * mask[:, None]
 
@@ -224,10 +208,14 @@ class TensorLDM(nn.Module):
         directions: Float[Tensor, "b c 3"],
         mask: Masks,
         voxel_size: Float[Tensor, "b 3"],
+        centre: Float[Tensor, "b 3"] | None = None,
     ) -> ScanReading:
         """Encode and condition once, for however many steps and samples follow."""
-        features = self.scan_features(dwi, bvals, directions=directions, mask=mask, voxel_size=voxel_size)
-        return ScanReading(features, self.condition(features, mask_centre(mask), voxel_size=voxel_size), mask)
+        centre = _centre(centre, mask)
+        features = self.scan_features(
+            dwi, bvals, directions=directions, mask=mask, voxel_size=voxel_size, centre=centre
+        )
+        return ScanReading(features, self.condition(features, centre, voxel_size=voxel_size), mask)
 
     @torch.inference_mode()
     def draw(
@@ -273,6 +261,7 @@ class TensorLDM(nn.Module):
         directions: Float[Tensor, "b c 3"],
         mask: Masks,
         voxel_size: Float[Tensor, "b 3"],
+        centre: Float[Tensor, "b 3"] | None = None,
         noise: Float[Tensor, "_ 6 f _ _ _"],
         num_steps: int = 25,
         sampler: str = "ddim",
@@ -281,7 +270,7 @@ class TensorLDM(nn.Module):
         generator: Generator | None = None,
     ) -> Float[Tensor, "_ 6 x y z"]:
         """``read``, then ``draw``."""
-        reading = self.read(dwi, bvals, directions=directions, mask=mask, voxel_size=voxel_size)
+        reading = self.read(dwi, bvals, directions=directions, mask=mask, voxel_size=voxel_size, centre=centre)
         return self.draw(
             reading, noise, num_steps=num_steps, sampler=sampler, spacing=spacing, eta=eta, generator=generator
         )
@@ -306,3 +295,7 @@ class TensorLDM(nn.Module):
         """Zeros behind, up to multiples of ``side_multiple``."""
         x, y, z = (-side % self.side_multiple for side in volume.shape[-3:])
         return F.pad(volume, (0, z, 0, y, 0, x)) if x or y or z else volume
+
+
+def _centre(known: Float[Tensor, "b 3"] | None, mask: Bool[Tensor, "b _ _ _"]) -> Float[Tensor, "b 3"]:
+    return mask_centre(mask) if known is None else known

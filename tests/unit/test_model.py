@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tensorldm.batch import mask_centre
 from tensorldm.diffusion import add_noise, linear_schedule, prediction_target, sample, trailing_pairs
 from tensorldm.model import TensorLDM
 from tensorldm.networks.autoencoder import Autoencoder
@@ -14,7 +15,6 @@ from tensorldm.networks.compiling import compile_static
 from tensorldm.networks.conditioner import FixedConditioner
 from tensorldm.networks.decoder import Decoder
 from tensorldm.networks.direction_conditioner import DirectionConditioner
-from tensorldm.networks.embeddings import mask_centre
 from tensorldm.networks.encoder import Encoder
 from tensorldm.networks.expectation import Expectation
 from tensorldm.networks.experts import DirectionExperts, FixedExperts

@@ -10,7 +10,7 @@ from math import floor
 
 import torch
 
-from tensorldm.batch import Batch
+from tensorldm.batch import Batch, mask_centre
 from tensorldm.cohort.anatomy import Anatomy, AnatomySource
 from tensorldm.cohort.axes import Shape
 from tensorldm.cohort.draws import uniform
@@ -97,6 +97,7 @@ class VirtualStream:
             clean=measured.clean[None],
             mask=measured.mask[None],
             voxel_size=torch.tensor([self.voxel_size], device=device),
+            centre=mask_centre(measured.mask[None]),
             subjects=(f"{subject.anatomy.name}@{seed}-{position}",),
         )
 
@@ -141,5 +142,6 @@ def _concatenate(items: Sequence[Batch]) -> Batch:
         clean=torch.cat([item.clean for item in items]),
         mask=torch.cat([item.mask for item in items]),
         voxel_size=torch.cat([item.voxel_size for item in items]),
+        centre=torch.cat([item.centre for item in items]),
         subjects=tuple(name for item in items for name in item.subjects),
     )

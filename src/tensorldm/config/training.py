@@ -13,6 +13,9 @@ class StageConfig(Strict):
     """One stage. The paper's rates are its defaults; steps and boxes are always said."""
 
     steps: int = Field(gt=0, description="optimizer steps")
+    minutes: float | None = Field(
+        default=None, gt=0, description="end after so many minutes of steps, if that is sooner"
+    )
     box: Box = Field(description="sides of the volumes in voxels; 32 32 32 are the paper's patches")
     batch_size: int = Field(default=1, ge=1, description="samples per process and micro-batch")
     accumulate: int = Field(default=1, ge=1, description="micro-batches per step")
@@ -65,10 +68,10 @@ class DataConfig(Strict):
     anatomies: int = Field(default=64, ge=1, description="procedural heads that virtual subjects are made from")
     subjects: int = Field(default=0, ge=0, description="virtual subjects; 0 is endless")
     cache_gib: float = Field(default=0.0, ge=0, description="memory for virtual subjects that come again")
-    replays: int = Field(default=1, ge=1, description="times that each subject of an endless stream is learned from")
+    replays: int = Field(default=1, ge=1, description="times that an endless stream's heads are learned from whole")
     replay_window: int = Field(default=64, ge=1, description="subjects that are held for that")
     replay_group: int = Field(default=8, ge=1, description="neighbours that stay together; a batch divides it")
-    patches_per_subject: int = Field(default=8, ge=1, description="patches cut from one virtual head in Stage 1")
+    patches_per_subject: int = Field(default=8, ge=1, description="patches cut from one virtual head, not in a row")
 
     @model_validator(mode="after")
     def _windows_hold_whole_groups(self) -> "DataConfig":

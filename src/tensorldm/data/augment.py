@@ -83,7 +83,15 @@ def reaxis(batch: Batch, axes: tuple[int, int, int], *, signs: tuple[int, int, i
         clean=_turned(move(batch.clean), matrix),
         mask=move(batch.mask),
         voxel_size=batch.voxel_size[:, order],
+        centre=_moved(batch, order, signs=signs),
     )
+
+
+def _moved(batch: Batch, order: list[int], *, signs: tuple[int, int, int]) -> Float[Tensor, "b 3"]:
+    """The brain's middle on the new axes."""
+    sides = batch.centre.new_tensor([batch.mask.shape[1 + axis] for axis in order])
+    centre = batch.centre[:, order]
+    return torch.where(batch.centre.new_tensor(signs) < 0, sides - 1 - centre, centre)
 
 
 def rotate(batch: Batch, rotation: Float[Tensor, "3 3"]) -> Batch:
@@ -108,7 +116,15 @@ def rotate(batch: Batch, rotation: Float[Tensor, "3 3"]) -> Batch:
         components=components,
         clean=components if same else _turned(sample(batch.clean), matrix),
         mask=mask,
+        centre=_turned_centre(batch, matrix),
     )
+
+
+def _turned_centre(batch: Batch, rotation: Float[Tensor, "3 3"]) -> Float[Tensor, "b 3"]:
+    """The brain's middle, turned with the head about the middle of the grid."""
+    middle = batch.centre.new_tensor([(side - 1) / 2 for side in batch.mask.shape[1:]])
+    away = (batch.centre - middle) * batch.voxel_size
+    return middle + away @ rotation.T.to(away) / batch.voxel_size
 
 
 def _turned(components: Components, matrix: Float[Tensor, "3 3"]) -> Components:

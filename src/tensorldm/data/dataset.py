@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tensorldm.batch import Batch
+from tensorldm.batch import Batch, mask_centre
 from tensorldm.data.augment import NO_AUGMENTATION, Augmentation, augment
 from tensorldm.data.sampler import brain_corner, subject_at
 from tensorldm.data.store import Store
@@ -42,8 +42,10 @@ class PatchStream:
     def _item(self, seed: int, position: int) -> Batch:
         names = self.store.split(self.split)
         name = names[subject_at(position, len(names), seed=seed)]
-        corner = brain_corner(self.store.mask(name), self.size, seed=seed, position=position)
-        patch = self.store.load_box(name, corner, size=self.size).as_batch()
+        mask = self.store.mask(name)
+        corner = brain_corner(mask, self.size, seed=seed, position=position)
+        middle = mask_centre(torch.from_numpy(mask)[None])
+        patch = self.store.load_box(name, corner, size=self.size).as_batch(middle - torch.tensor(corner))
         return augment(patch, self.augmentation, draw=numpy_generator(seed, "augment", position))
 
 
@@ -90,9 +92,10 @@ def _boxed(item: Batch, box: Box) -> Batch:
     space = tuple(item.mask.shape[1:])
     if space == box:
         return item
-    pads = [_around(item.mask, axis, box[axis]) for axis in (2, 1, 0)]
-    flat = [side for pair in pads for side in pair]
+    pads = [_around(item.mask, axis, box[axis]) for axis in range(3)]
+    flat = [side for pair in reversed(pads) for side in pair]
     moved: dict[str, Tensor] = {name: F.pad(getattr(item, name), flat) for name in VOLUMES}
+    moved["centre"] = item.centre + item.centre.new_tensor([before for before, _ in pads])
     return Batch(**{**{field.name: getattr(item, field.name) for field in fields(Batch)}, **moved})
 
 

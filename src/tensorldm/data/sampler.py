@@ -7,10 +7,13 @@ shuffle; nothing is remembered between calls, so the batch size and the number o
 from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from tensorldm.rng import numpy_generator
+
+Box = tuple[int, int, int]
+"""Three sides, or a place, in voxels."""
 
 
 def subject_at(position: int, count: int, *, seed: int) -> int:
@@ -28,21 +31,29 @@ def _order(seed: int, turn: int, count: int) -> ndarray:
     return order
 
 
-def brain_corner(
-    mask: Bool[ndarray, "x y z"], size: tuple[int, int, int], *, seed: int, position: int
-) -> tuple[int, int, int]:
-    """Lowest corner of a patch whose centre is drawn evenly from the mask, moved inside the volume where it fits.
+def brain_corner(mask: Bool[ndarray, "x y z"], size: Box, *, seed: int, position: int) -> Box:
+    """Lowest corner of a patch whose centre is drawn evenly from the mask."""
+    x, y, z = mask.shape
+    return corner_about(brain_voxels(mask), (x, y, z), size=size, seed=seed, position=position)
+
+
+def brain_voxels(mask: Bool[ndarray, "x y z"]) -> Int[ndarray, " _"]:
+    """The mask's voxels, counted through the volume."""
+    return np.flatnonzero(mask)
+
+
+def corner_about(voxels: Int[ndarray, " n"], shape: Box, *, size: Box, seed: int, position: int) -> Box:
+    """Lowest corner of a patch about one of ``voxels``, drawn evenly, moved inside the volume where it fits.
 
     Drawing the centre, not the corner, weights patches by brain: half of a head's box is background.
     A volume smaller than the patch gives a negative corner, so that the volume lies in the patch's middle.
     """
-    inside = np.flatnonzero(mask)
-    assert inside.size, "a prepared subject has a brain"
-    drawn = numpy_generator(seed, "patch", position).integers(inside.size)
-    centre = np.unravel_index(inside[drawn], mask.shape)
+    drawn = numpy_generator(seed, "patch", position).integers(max(voxels.size, 1))
+    # A virtual slab may miss the brain; its patch is then about the volume's middle, and its empty mask counts nothing.
+    centre = np.unravel_index(voxels[drawn], shape) if voxels.size else [side // 2 for side in shape]
     x, y, z = (
         _fit(int(middle) - length // 2, length, extent)
-        for middle, length, extent in zip(centre, size, mask.shape, strict=True)
+        for middle, length, extent in zip(centre, size, shape, strict=True)
     )
     return x, y, z
 

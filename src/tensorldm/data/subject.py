@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tensorldm.batch import Batch
+from tensorldm.batch import Batch, mask_centre
 from tensorldm.config.reading import Strict
 from tensorldm.shapes import Affine
 from tensorldm.work.sources import SourceFile
@@ -68,8 +68,8 @@ class Subject:
         x, y, z = (sqrt(sum(float(v) ** 2 for v in self.affine[:3, axis])) for axis in range(3))
         return x, y, z
 
-    def as_batch(self) -> Batch:
-        """This subject alone, as a network reads it."""
+    def as_batch(self, centre: Float[Tensor, "1 3"] | None = None) -> Batch:
+        """This subject alone, as a network reads it; ``centre`` is the brain's, where this is a part of it."""
         components = self.components[None].float()
         return Batch(
             dwi=self.dwi[None].float(),
@@ -79,5 +79,6 @@ class Subject:
             clean=components,
             mask=self.mask[None],
             voxel_size=torch.tensor([self.voxel_size]),
+            centre=mask_centre(self.mask[None]) if centre is None else centre,
             subjects=(self.record.name,),
         )

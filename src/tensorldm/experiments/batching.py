@@ -8,7 +8,7 @@ from einops import rearrange
 from jaxtyping import Float
 from numpy import ndarray
 
-from tensorldm.batch import Batch
+from tensorldm.batch import Batch, mask_centre
 from tensorldm.data.scaling import scale_dwi
 from tensorldm.data.selection import select_axes
 from tensorldm.dti.packing import rotate
@@ -65,6 +65,7 @@ def prepare(loaded: LoadedSubject, reference: Field6) -> Prepared:
         clean=components.float()[None],
         mask=mask[None],
         voxel_size=torch.tensor([grid.working.voxel_size], dtype=torch.float32),
+        centre=mask_centre(mask[None]),
         subjects=(loaded.subject.name,),
     )
     return Prepared(batch, grid, selection.volumes)

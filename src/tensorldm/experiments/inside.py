@@ -41,9 +41,7 @@ class Opened:
     def features(self) -> ScanFeatures:
         """What the model reads from the DWIs."""
         batch = self.batch
-        return self.model.read(
-            batch.dwi, batch.bvals, directions=batch.directions, mask=batch.mask, voxel_size=batch.voxel_size
-        ).features
+        return self.model.read(**batch.scan).features
 
     @cached_property
     def latents(self) -> Float[Tensor, "b 6 f x y z"]:

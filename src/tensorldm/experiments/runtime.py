@@ -87,9 +87,7 @@ def _parts(model: TensorLDM, batch: Batch, steps: int, sampler: str, repeats: in
     noise = torch.zeros(model.latent_shape(1, (x, y, z)), device=device)
 
     def read() -> ScanReading:
-        return model.read(
-            batch.dwi, batch.bvals, directions=batch.directions, mask=batch.mask, voxel_size=batch.voxel_size
-        )
+        return model.read(**batch.scan)
 
     with torch.inference_mode(), torch.autocast("cuda", torch.bfloat16, enabled=device.type == "cuda"):
         reading = read()

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tensorldm.components import NUM_COMPONENTS
-from tensorldm.shapes import Latents, Masks
+from tensorldm.shapes import Latents
 
 SHORTEST_WAVE_MM = 32.0  # [choice: component-embedding] four latent voxels at 2 mm and 4× compression
 LONGEST_WAVE_MM = 512.0  # [choice: component-embedding] about three heads: its sine is monotonic inside one
@@ -21,19 +21,6 @@ SLOWEST_STEP_WAVE = 10_000.0
 
 Coordinates = tuple[Float[Tensor, "b x"], Float[Tensor, "b y"], Float[Tensor, "b z"]]
 """Position of each latent along each axis, in mm from the mask's centre."""
-
-
-def mask_centre(mask: Masks) -> Float[Tensor, "b 3"]:
-    """Mean voxel index of each mask; the middle of the grid where a mask is empty."""
-    weights = mask.float()
-    total = weights.sum(dim=(1, 2, 3))
-    centres = []
-    for axis, side in enumerate(mask.shape[1:]):
-        others = tuple(other for other in (1, 2, 3) if other != axis + 1)
-        index = torch.arange(side, device=mask.device, dtype=torch.float32)
-        mean = (weights.sum(dim=others) * index).sum(dim=1) / total.clamp_min(1)
-        centres.append(torch.where(total > 0, mean, (side - 1) / 2))
-    return torch.stack(centres, dim=1)
 
 
 def latent_coordinates(

@@ -22,7 +22,6 @@ from tensorldm.dti.packing import TO_FROBENIUS
 from tensorldm.dti.signal import B0_MAX_S_PER_MM2
 from tensorldm.networks.compiling import compile_static
 from tensorldm.networks.direction_conditioner import TYPICAL_B_S_PER_MM2
-from tensorldm.networks.embeddings import mask_centre
 from tensorldm.networks.film import ResidualBlock
 from tensorldm.networks.layers import (
     AnyStack,
@@ -91,23 +90,28 @@ def expectation_inputs(
     *,
     solved: Components,
     mask: Masks,
+    centre: Float[Tensor, "b 3"],
     voxel_size: Float[Tensor, "b 3"],
 ) -> Float[Tensor, "b a x y z"]:
-    """Input channels: the minimum-norm tensor ``solved`` (network units), signals, mask and place in the head."""
+    """Input channels: the minimum-norm tensor ``solved`` (network units), signals, mask and place in the head.
+
+    ``centre`` is the brain's, in voxels of this grid, which may be a part of it.
+    """
     weighted = (bvals > B0_MAX_S_PER_MM2).to(dwi)
     signals = [
         einsum(dwi, kind / kind.sum(dim=1, keepdim=True).clamp_min(1), "b c x y z, b c -> b x y z")
         for kind in (1 - weighted, weighted)
     ]
     inside = mask.to(dwi)
-    place = _positions(mask, voxel_size).to(dwi)
+    place = _positions(mask, centre, voxel_size=voxel_size).to(dwi)
     both = torch.stack(signals, dim=1).clamp(0, BRIGHTEST)
     return torch.cat([solved, both, inside[:, None], place], dim=1) * inside[:, None]
 
 
-def _positions(mask: Bool[Tensor, "b x y z"], voxel_size: Float[Tensor, "b 3"]) -> Float[Tensor, "b 3 x y z"]:
-    """Half heads from the mask's centre, along each axis."""
-    centre = mask_centre(mask)
+def _positions(
+    mask: Bool[Tensor, "b x y z"], centre: Float[Tensor, "b 3"], *, voxel_size: Float[Tensor, "b 3"]
+) -> Float[Tensor, "b 3 x y z"]:
+    """Half heads from the centre, along each axis."""
     sides = mask.shape[1:]
     along = [
         (torch.arange(side, device=mask.device) - centre[:, axis, None]) * voxel_size[:, axis, None] / HALF_HEAD_MM

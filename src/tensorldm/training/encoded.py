@@ -1,13 +1,11 @@
-"""What training reads of a subject and need not work out again: in Stage 0, and in Phase II by the autoencoder.
+"""What the autoencoder reads of a subject, which Phase II need not work out again.
 
 The memory lives as long as the stage, so it can never outlive the weights it was computed with.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from tensorldm.batch import Batch
@@ -19,33 +17,6 @@ from tensorldm.training.streams import split
 
 LatentsAndFeatures = tuple[Tensor, ScanFeatures]
 """Of one subject, or of a batch."""
-
-
-class Known:
-    """What the expectation reads of subjects; with ``remember`` of the last ones by name, because working it out takes
-    many small operations."""
-
-    def __init__(self, model: TensorLDM, *, remember: int = 0) -> None:
-        self.model, self.remember = model, remember
-        self._last: OrderedDict[str, Tensor] = OrderedDict()
-
-    @torch.no_grad()
-    def __call__(self, batch: Batch) -> Float[Tensor, "b _ _ _ _"]:
-        """One entry for each subject of the batch."""
-        if not self.remember:
-            return self._read(batch)
-        if any(name not in self._last for name in batch.subjects):
-            for subject in split(batch):
-                self._last[subject.subjects[0]] = self._read(subject)
-        found = torch.cat([self._last[name] for name in batch.subjects])
-        while len(self._last) > self.remember:
-            self._last.popitem(last=False)
-        return found
-
-    def _read(self, batch: Batch) -> Float[Tensor, "b _ _ _ _"]:
-        return self.model.known(
-            batch.dwi, batch.bvals, directions=batch.directions, mask=batch.mask, voxel_size=batch.voxel_size
-        )
 
 
 class Encoded:
@@ -67,9 +38,7 @@ class Encoded:
         return _join([self._known[name] for name in batch.subjects])
 
     def _encode(self, batch: Batch) -> tuple[Latents, ScanFeatures]:
-        features = self.model.scan_features(
-            batch.dwi, batch.bvals, directions=batch.directions, mask=batch.mask, voxel_size=batch.voxel_size
-        )
+        features = self.model.scan_features(**batch.scan)
         latents = self.model.encode(self.scaling.scale(batch.components), features).float()
         # The decoders' maps are by far the largest part, and the U-Net does not read them.
         return latents, ScanFeatures((), features.pooled, gradients=features.gradients)

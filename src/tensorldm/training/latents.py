@@ -20,9 +20,7 @@ def measure_latent_scale(
     latents, inside = [], []
     for position in range(SUBJECTS):
         batch = stream.batch(seed=seed, position=position, size=1).to(device)
-        features = model.scan_features(
-            batch.dwi, batch.bvals, directions=batch.directions, mask=batch.mask, voxel_size=batch.voxel_size
-        )
+        features = model.scan_features(**batch.scan)
         latents.append(model.autoencoder.encode(scaling.scale(batch.components), features))
         inside.append(model.latent_mask(batch.mask))
     model.set_latent_scale(torch.cat(latents), torch.cat(inside))

@@ -16,12 +16,11 @@ from torch.optim import Optimizer
 
 from tensorldm.batch import Batch
 from tensorldm.config.training import StageConfig
-from tensorldm.errors import TensorldmError
 from tensorldm.training.ema import Average
-from tensorldm.training.schedule import rate_factor
+from tensorldm.training.numbers import Logs, Numbers
+from tensorldm.training.schedule import is_over, rate_factor
 from tensorldm.training.streams import Stream
 
-Logs = dict[str, Tensor]
 Parameters = dict[str, nn.Parameter]
 
 
@@ -86,6 +85,20 @@ class Player:
         for group, peak in zip(self.optimizer.param_groups, self.peak_rates, strict=True):
             group["lr"] = peak * factor
 
+    def step(self, numbers: Numbers, logs: Logs, *, at: int) -> None:
+        """Move the parameters, unless a number of this step is not finite: then nothing is moved.
+
+        A fused optimiser looks at that on the device, and the host need not wait; else the run is stopped at once.
+        """
+        broken = numbers.take(logs, self.name, step=at)
+        inner = getattr(self.optimizer, "optimizer", self.optimizer)  # inside what Fabric wraps around it
+        if all(group.get("fused") for group in inner.param_groups):
+            inner.found_inf = broken
+        else:
+            numbers.check()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
 
 @dataclass
 class Progress:
@@ -94,6 +107,8 @@ class Progress:
     step: int = 0
     best: float | None = None
     """The best validation score so far; smaller is better."""
+    seconds: float = 0.0
+    """Spent in steps, not in validating and writing."""
 
 
 @dataclass(frozen=True)
@@ -110,29 +125,36 @@ class Stage:
     seed: int
 
 
-Report = Callable[[int, dict[str, float]], None]
-"""Called after every step with the number of steps done and the step's numbers."""
+Report = Callable[[int, Numbers], None]
+"""Called after every step with the number of steps done and the numbers so far."""
 
 
 def train(devices: Devices, stage: Stage, progress: Progress, *, after_step: Report) -> None:
     """Run a stage from where it stands to its end, or until ``after_step`` raises."""
-    while progress.step < stage.settings.steps:
+    numbers = Numbers(stage.number)
+    while not is_over(stage.settings, progress.step, seconds=progress.seconds):
         started = time.perf_counter()
-        numbers: dict[str, float] = {}
         for player in stage.players:
-            player.set_rates(rate_factor(progress.step, stage.settings))
+            player.set_rates(rate_factor(progress.step, stage.settings, seconds=progress.seconds))
             logs = accumulate(devices, player, stage, progress.step)
             logs["gradient_norm"] = devices.clip_gradients(
                 player.objective, player.optimizer, max_norm=stage.settings.clip, error_if_nonfinite=False
             )
-            numbers |= read_logs(logs, "" if player is stage.players[0] else f"{player.name}/")
-            refuse_if_not_finite(numbers, stage.number, step=progress.step)
-            player.optimizer.step()
-            player.optimizer.zero_grad(set_to_none=True)
+            player.step(numbers, logs, at=progress.step)
         stage.average.update(progress.step)
+        numbers.count(samples_per_step(devices, stage.settings))
         progress.step += 1
-        numbers["samples_per_second"] = samples_per_step(devices, stage.settings) / (time.perf_counter() - started)
+        progress.seconds += _seconds_since(started, devices, stage.settings)
         after_step(progress.step, numbers)
+    numbers.check()
+
+
+def _seconds_since(started: float, devices: Devices, settings: StageConfig) -> float:
+    """The same on every process, where it decides when a stage ends."""
+    passed = time.perf_counter() - started
+    if settings.minutes is None or devices.world_size == 1:
+        return passed
+    return float(devices.all_reduce(torch.tensor(passed, device=devices.device), reduce_op="mean"))
 
 
 def accumulate(devices: Devices, player: Player, stage: Stage, step: int) -> Logs:
@@ -179,19 +201,3 @@ def held_still(own: Parameters, *others: Parameters) -> Iterator[None]:
     finally:
         for parameter in held:
             parameter.requires_grad_(True)
-
-
-def read_logs(logs: Logs, prefix: str) -> dict[str, float]:
-    """Numbers from the device in one transfer: a transfer each would stall the device as often."""
-    values = torch.stack([value.detach().float().reshape(()) for value in logs.values()]).tolist()
-    return {prefix + name: value for name, value in zip(logs, values, strict=True)}
-
-
-def refuse_if_not_finite(numbers: dict[str, float], stage: int, *, step: int) -> None:
-    """Stop before the optimiser takes in a loss or gradient that is no number."""
-    bad = [name for name, value in numbers.items() if value != value or abs(value) == float("inf")]
-    if bad:
-        raise TensorldmError(
-            f"Stage {stage}, step {step}: {', '.join(bad)} is not finite, so the weights were not touched. "
-            f"Lower stages.{stage}.learning_rate, or go on from the last checkpoint with other data."
-        )

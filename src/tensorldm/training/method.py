@@ -104,7 +104,7 @@ class StageWork(Protocol):
         """Measure from the data what the stage fixes once, before its first step; a resumed stage has it already."""
         ...
 
-    def remember(self, last: int | None = None) -> None:
+    def remember(self) -> None:
         """Subjects repeat under their names, so what is computed from a subject may be kept."""
         ...
 

@@ -17,10 +17,9 @@ from tensorldm.diffusion import add_noise, prediction_target
 from tensorldm.dti.logarithm import log_continued
 from tensorldm.dti.packing import frobenius
 from tensorldm.model import TensorLDM
-from tensorldm.networks.embeddings import mask_centre
 from tensorldm.rng import generator
 from tensorldm.shapes import Components, Latents, Masks
-from tensorldm.training.encoded import Encoded, Known
+from tensorldm.training.encoded import Encoded
 
 Positions = Int[Tensor, " b"]
 PerSubject = Float[Tensor, " b"]
@@ -35,15 +34,12 @@ class ExpectationObjective(nn.Module):
     def __init__(self, model: TensorLDM, *, scaling: TensorScaling, lem_weight: float = 0.0) -> None:
         super().__init__()
         self.model, self.scaling, self.lem_weight = model, scaling, lem_weight
-        self.known = Known(model)
         self.distance = log_distance
 
     def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
         """Loss of regressing the reference tensors."""
         target = self.scaling.scale(batch.components)
-        expected = self.model.expect_from(
-            self.known(batch), batch.bvals, directions=batch.directions, mask=batch.mask
-        ).float()
+        expected = self.model.expect(**batch.scan).float()
         regression = l1(expected, target, mask=batch.mask).mean()
         distance = self._log_distance(expected, batch, first=int(positions[0])).mean()
         loss = regression + self.lem_weight * distance
@@ -66,9 +62,7 @@ class ReconstructionObjective(nn.Module):
     def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:  # noqa: ARG002  nothing is drawn
         """Loss of encoding and decoding the reference tensors."""
         target = self.scaling.scale(batch.components)
-        features = self.model.scan_features(
-            batch.dwi, batch.bvals, directions=batch.directions, mask=batch.mask, voxel_size=batch.voxel_size
-        )
+        features = self.model.scan_features(**batch.scan)
         result = self.model.autoencoder(target, features, inside=self.model.latent_mask(batch.mask))
         decoded = result.components.float()
         reconstruction = l1(decoded, target, mask=batch.mask).mean()
@@ -103,7 +97,7 @@ class DenoisingObjective(nn.Module):
         alpha_bar = self.model.schedule.gather(steps)
         noisy = add_noise(clean, noise, alpha_bar=alpha_bar)
         target = prediction_target(clean, noise, alpha_bar=alpha_bar, prediction=self.model.prediction)
-        condition = self.model.condition(features, mask_centre(batch.mask), voxel_size=batch.voxel_size)
+        condition = self.model.condition(features, batch.centre, voxel_size=batch.voxel_size)
         predicted = self.model.denoise(noisy, steps, condition=condition).float()
         errors = reduce((predicted - target).square(), "b d f x y z -> b d", "mean")
         diagonal, off_diagonal = errors[:, :3].mean(), errors[:, 3:].mean()

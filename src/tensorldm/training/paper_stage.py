@@ -18,7 +18,7 @@ from tensorldm.rng import generator
 from tensorldm.shapes import Components
 from tensorldm.training.latents import measure_latent_scale
 from tensorldm.training.method import Part
-from tensorldm.training.objectives import DenoisingObjective, ExpectationObjective
+from tensorldm.training.objectives import DenoisingObjective
 from tensorldm.training.sources import Source
 from tensorldm.training.stages import STAGES, StageRow, joint_modes, make_optimizer, set_trainable, settings_of
 
@@ -72,12 +72,10 @@ class PaperStage:
                 device=device,
             )
 
-    def remember(self, last: int | None = None) -> None:
-        """Encode each subject once; or read the ``last`` ones once, where they come again soon and then no more."""
-        if isinstance(self.objective, DenoisingObjective) and last is None:
+    def remember(self) -> None:
+        """Encode each subject once."""
+        if isinstance(self.objective, DenoisingObjective):
             self.objective.encoded.remember = True
-        if isinstance(self.objective, ExpectationObjective) and last is not None:
-            self.objective.known.remember = last
 
     def reconstruct(self, batch: Batch, positions: Tensor) -> Components:
         """Components in mm²/s: from noise in Phase II, by encoding and decoding the reference in Phase I."""
@@ -86,23 +84,11 @@ class PaperStage:
         if self.outline.samples:
             random = generator(self.config.seed, "validation noise", int(positions[0]))
             noise = torch.randn(model.latent_shape(1, (x, y, z)), generator=random).to(batch.dwi.device)
-            found = model.reconstruct(
-                batch.dwi,
-                batch.bvals,
-                directions=batch.directions,
-                mask=batch.mask,
-                voxel_size=batch.voxel_size,
-                noise=noise,
-                num_steps=self.config.validation.sampler_steps,
-            )
+            found = model.draw(model.read(**batch.scan), noise, num_steps=self.config.validation.sampler_steps)
         elif self.outline.expects:
-            found = model.expect(
-                batch.dwi, batch.bvals, directions=batch.directions, mask=batch.mask, voxel_size=batch.voxel_size
-            )
+            found = model.expect(**batch.scan)
         else:
-            features = model.scan_features(
-                batch.dwi, batch.bvals, directions=batch.directions, mask=batch.mask, voxel_size=batch.voxel_size
-            )
+            features = model.scan_features(**batch.scan)
             found = model.decode(model.encode(scaling.scale(batch.components), features), features, size=(x, y, z))
         return scaling.unscale(found.float()) * batch.mask[:, None]
 

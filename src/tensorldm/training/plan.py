@@ -86,5 +86,6 @@ def _probe(box: Box) -> Batch:
         clean=components,
         mask=torch.ones(1, *box, dtype=torch.bool),
         voxel_size=torch.full((1, 3), 2.0),
+        centre=torch.tensor([[(side - 1) / 2 for side in box]]),
         subjects=("probe",),
     )

@@ -45,8 +45,6 @@ class Source:
     patches: StreamOf
     volumes: StreamOf
     validation: StreamOf
-    replayed: int = 0
-    """Subjects that come again soon, and then no more; 0 where none does."""
 
     def validation_subjects(self, number: int, *, box: Box, device: torch.device, seed: int) -> list[Batch]:
         """The first subjects of the validation split, the same in every stage and run of this seed."""
@@ -83,7 +81,6 @@ def _virtual(where: str, settings: DataConfig, *, device: torch.device) -> Sourc
         return VirtualStream.from_source(source, source.names, settings=varied, device=device)
 
     stream = stream_of("train")
-    heads = _heard_again(stream, settings)
     return Source(
         description=(
             f"{_without_folders(where)}, {stream.num_sources} anatomies, "
@@ -91,19 +88,18 @@ def _virtual(where: str, settings: DataConfig, *, device: torch.device) -> Sourc
         ),
         num_anatomies=stream.num_sources,
         repeats=settings.subjects > 0,
-        patches=lambda box: Patches(heads, box, per_subject=settings.patches_per_subject),
-        volumes=lambda box: Boxed(heads, box),
+        patches=lambda box: Patches(_heard_again(stream, settings, times=settings.patches_per_subject), box),
+        volumes=lambda box: Boxed(_heard_again(stream, settings, times=settings.replays), box),
         validation=lambda box: Boxed(stream_of("validation"), box),
-        replayed=settings.replay_window if settings.replays > 1 and not settings.subjects else 0,
     )
 
 
-def _heard_again(stream: Stream, settings: DataConfig) -> Stream:
-    """A stream whose subjects come again, as the settings say."""
+def _heard_again(stream: Stream, settings: DataConfig, *, times: int) -> Stream:
+    """A stream whose subjects come again: a fixed number of them always, those of an endless one ``times`` times."""
     if settings.subjects:
         return Kept(stream, settings.subjects, settings.cache_gib)
-    if settings.replays > 1:
-        return Replayed(stream, settings.replays, window=settings.replay_window, group=settings.replay_group)
+    if times > 1:
+        return Replayed(stream, times, window=settings.replay_window, group=settings.replay_group)
     return stream
 
 

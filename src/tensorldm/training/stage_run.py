@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch.optim import Adam, Optimizer
 
 from tensorldm.batch import Batch
 from tensorldm.config.run import RunSettings
@@ -23,7 +24,9 @@ from tensorldm.training.devices import Fabric, place
 from tensorldm.training.ema import Average
 from tensorldm.training.loop import Opened, Player, Progress, Stage, held_still, train
 from tensorldm.training.method import Part, StageWork
+from tensorldm.training.numbers import Numbers
 from tensorldm.training.runlog import RunLog
+from tensorldm.training.schedule import is_over
 from tensorldm.training.signals import StopRequest
 from tensorldm.training.sources import Source
 from tensorldm.training.stages import settings_of
@@ -56,12 +59,13 @@ class StageRun:
         self.settings = settings_of(config, self.number)
         check_box(work, self.settings)
         self.model = place(work.model, fabric, config.hardware)
+        if fabric.device.type == "cuda":
+            for part in work.parts:
+                fuse(part.optimizer)
         self.progress = Progress()
         self._resume_or_begin()
         if session.source.repeats:
             work.remember()
-        elif session.source.replayed:
-            work.remember(session.source.replayed)
         if self.settings.compile:
             compile_blocks(self.model)
             for part in work.parts:
@@ -94,16 +98,17 @@ class StageRun:
         measures = self._validate() if self.held_out else {}
         self._write_bundle("bundle", measures)
 
-    def _after_step(self, step: int, numbers: dict[str, float]) -> None:
+    def _after_step(self, step: int, numbers: Numbers) -> None:
         config, log = self.session.config, self.session.log
         log.advance(step)
-        last = step == self.settings.steps
+        last = is_over(self.settings, step, seconds=self.progress.seconds)
         if step % config.keep.log_every == 0 or last:
-            log.record("train", stage=self.number, step=step, **numbers)
+            log.record("train", stage=self.number, step=step, **numbers.read())
         if self.held_out and step % config.validation.every == 0 and not last:
             self._validate()
         stop = self._stop_asked()
         if step % config.keep.every == 0 or last or stop:
+            numbers.check()
             self._save()
         if stop:
             raise StoppedError(
@@ -148,7 +153,7 @@ class StageRun:
         for part in self.work.parts:
             tensors = saved.owned_by(f"optimizer/{part.name}")
             load_optimizer_tensors(part.optimizer, list(part.moving), tensors=tensors)
-        self.progress = Progress(saved.step, saved.numbers["best"])
+        self.progress = Progress(saved.step, saved.numbers["best"], saved.numbers.get("seconds", 0.0))
         self.session.log.say(f"Stage {self.number} goes on from step {saved.step}.")
 
     def _save(self) -> None:
@@ -157,7 +162,9 @@ class StageRun:
             for part in self.work.parts:
                 owned[f"optimizer/{part.name}"] = optimizer_tensors(part.optimizer, list(part.moving))
             tensors = {f"{owner}/{name}": value for owner, part in owned.items() for name, value in part.items()}
-            point = Checkpoint(self.progress.step, tensors, {"best": self.progress.best})
+            point = Checkpoint(
+                self.progress.step, tensors, {"best": self.progress.best, "seconds": self.progress.seconds}
+            )
             write_checkpoint(self.folder / "checkpoints", point, keep=self.session.config.keep.last)
         self.session.fabric.barrier()
 
@@ -185,6 +192,13 @@ def wrapped_players(fabric: Fabric, parts: Sequence[Part]) -> list[Player]:
             wrapped, stepping = fabric.setup(Opened(part.objective), part.optimizer)
         players.append(Player(part.name, wrapped, part.moving, stepping))
     return players
+
+
+def fuse(optimizer: Optimizer) -> None:
+    """One kernel for all of an optimiser's parameters, which also sees for itself when a step must not be taken."""
+    if isinstance(optimizer, Adam):
+        for group in optimizer.param_groups:
+            group["fused"] = True
 
 
 def check_box(work: StageWork, settings: StageConfig) -> None:

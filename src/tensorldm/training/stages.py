@@ -88,7 +88,7 @@ NOTHING = r"(?!)"
 STAGES = {
     row.number: row
     for row in (
-        StageRow(0, "the expected tensor", "volumes", EXPECTATION, NOTHING, _expect, (), fresh=True, expects=True),
+        StageRow(0, "the expected tensor", "patches", EXPECTATION, NOTHING, _expect, (), fresh=True, expects=True),
         StageRow(1, "patches", "patches", AUTOENCODER, NOT_JOINT, _reconstruct, (0,), fresh=True, moves_codebook=True),
         StageRow(
             2, "whole volumes", "volumes", AUTOENCODER, NOT_JOINT, _reconstruct, (0, 1), fresh=True, moves_codebook=True

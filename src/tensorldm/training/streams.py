@@ -7,18 +7,22 @@ processes, nor a restart changes what a sample is.
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Protocol, runtime_checkable
 
 import torch
+from jaxtyping import Int
+from numpy import ndarray
 from torch import Tensor
 
 from tensorldm.batch import Batch
-from tensorldm.data.dataset import Box, collate
-from tensorldm.data.sampler import brain_corner
+from tensorldm.data.dataset import VOLUMES, Box, collate
+from tensorldm.data.sampler import brain_voxels, corner_about
 from tensorldm.rng import generator
 
 GIB = 2**30
+REMEMBERED = 512
+"""Heads whose brain's voxels are at hand; one to two megabytes each."""
 
 
 @runtime_checkable
@@ -44,24 +48,35 @@ class Boxed:
 
 @dataclass
 class Patches:
-    """Brain-weighted patches, several from each volume of a stream: making a virtual head is the dear part."""
+    """Brain-weighted patches of a stream's heads, one from each position of it."""
 
     stream: Stream
     box: Box
-    per_subject: int
-    _last: tuple[tuple[int, int], Batch] | None = None
+    _brains: "OrderedDict[str, Int[ndarray, ' _']]" = field(default_factory=OrderedDict)
+    """Voxels of the last heads' brains: finding them takes longer than cutting a patch."""
 
     def batch(self, *, seed: int, position: int, size: int) -> Batch:
-        """``size`` patches from ``position`` on; neighbours come from the same head."""
+        """``size`` patches from ``position`` on."""
         places = range(position, position + size)
-        heads = (self._head(seed, place // self.per_subject) for place in places)
-        cut = [_cut(head, self.box, seed=seed, position=place) for head, place in zip(heads, places, strict=True)]
-        return collate(cut, box=self.box)
+        heads = (self.stream.batch(seed=seed, position=place, size=1) for place in places)
+        return collate([self._cut(head, seed, place) for head, place in zip(heads, places, strict=True)], box=self.box)
 
-    def _head(self, seed: int, subject: int) -> Batch:
-        if self._last is None or self._last[0] != (seed, subject):
-            self._last = (seed, subject), self.stream.batch(seed=seed, position=subject, size=1)
-        return self._last[1]
+    def _cut(self, head: Batch, seed: int, position: int) -> Batch:
+        x, y, z = head.mask.shape[1:]
+        corner = corner_about(self._brain(head), (x, y, z), size=self.box, seed=seed, position=position)
+        low = [max(start, 0) for start in corner]
+        high = [start + length for start, length in zip(corner, self.box, strict=True)]
+        place = (..., *(slice(start, end) for start, end in zip(low, high, strict=True)))
+        cut = {name: getattr(head, name)[place] for name in VOLUMES}
+        return replace(head, **cut, centre=head.centre - head.centre.new_tensor(low))
+
+    def _brain(self, head: Batch) -> Int[ndarray, " _"]:
+        name = head.subjects[0]
+        if name not in self._brains:
+            self._brains[name] = brain_voxels(head.mask[0].cpu().numpy())
+            while len(self._brains) > REMEMBERED:
+                self._brains.popitem(last=False)
+        return self._brains[name]
 
 
 @dataclass
@@ -185,13 +200,3 @@ def num_bytes(batch: Batch) -> int:
     """Memory that a batch takes."""
     values = (getattr(batch, f.name) for f in fields(Batch))
     return sum(value.numel() * value.element_size() for value in values if isinstance(value, Tensor))
-
-
-def _cut(head: Batch, box: Box, *, seed: int, position: int) -> Batch:
-    corner = brain_corner(head.mask[0].cpu().numpy(), box, seed=seed, position=position)
-    low = [max(start, 0) for start in corner]
-    high = [start + length for start, length in zip(corner, box, strict=True)]
-    place = (..., *(slice(a, b) for a, b in zip(low, high, strict=True)))
-    values = {f.name: getattr(head, f.name) for f in fields(Batch)}
-    volumes = {name: values[name][place] for name in ("dwi", "components", "clean", "mask")}
-    return Batch(**{**values, **volumes})

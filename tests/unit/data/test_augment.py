@@ -106,12 +106,14 @@ def test_rotation_moves_the_head_with_its_tensors():
         clean=components,
         mask=mask,
         voxel_size=torch.full((1, 3), 2.0),
+        centre=torch.tensor([[5.0, 8.0, 5.0]]),  # as if the rod were the brain
         subjects=("rod",),
     )
     quarter = torch.tensor([[0.0, -1, 0], [1, 0, 0], [0, 0, 1]])  # x -> y, y -> -x
     turned = rotate(batch, quarter)
     assert turned.components[0, 1, 2, :, 5].min() > 1.6e-3  # y = +3 voxels became x = -3
     assert turned.components[0, 0].max() < 0.51e-3
+    assert torch.allclose(turned.centre, torch.tensor([[2.0, 5.0, 5.0]]))
 
 
 def test_voxels_outside_the_mask_do_not_bleed_in(make_subject):

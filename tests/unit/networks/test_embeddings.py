@@ -3,7 +3,8 @@ import math
 import pytest
 import torch
 
-from tensorldm.networks.embeddings import ComponentEmbedding, TimeEmbedding, latent_coordinates, mask_centre
+from tensorldm.batch import mask_centre
+from tensorldm.networks.embeddings import ComponentEmbedding, TimeEmbedding, latent_coordinates
 
 VOXEL_SIZE = torch.tensor([[2.0, 2.0, 2.5]])
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tensorldm.batch import mask_centre
 from tensorldm.networks.expectation import INPUT_CHANNELS, Expectation, describe_scan, expectation_inputs
 
 SIZE = (8, 16, 8)
@@ -31,7 +32,8 @@ def inputs_of(dwi, bvals, generator):
     solved = torch.randn(1, 6, *SIZE, generator=generator)
     mask = torch.zeros(1, *SIZE, dtype=torch.bool)
     mask[:, 1:-1, 2:-2, 1:-1] = True
-    return expectation_inputs(dwi, bvals, solved=solved, mask=mask, voxel_size=torch.full((1, 3), 2.0))
+    size = torch.full((1, 3), 2.0)
+    return expectation_inputs(dwi, bvals, solved=solved, mask=mask, centre=mask_centre(mask), voxel_size=size)
 
 
 @pytest.mark.parametrize("detail", [0, 4])
@@ -103,3 +105,17 @@ def test_the_last_look_sees_single_voxels_that_cubes_hide():
         flat, network.embedding(bvals, directions)
     )
     assert (change[..., 2:-2:2] - change[..., 3:-2:2]).abs().max() > 1e-2
+
+
+def test_a_part_of_a_head_is_told_the_same_place_as_in_the_whole(generator):
+    bvals, size = torch.tensor([[0.0, 1000, 1000, 1000]]), torch.tensor([[2.0, 2.0, 3.0]])
+    dwi, solved = torch.rand(1, 4, *SIZE, generator=generator), torch.randn(1, 6, *SIZE, generator=generator)
+    mask = torch.zeros(1, *SIZE, dtype=torch.bool)
+    mask[:, 1:-1, 2:-2, 1:-1] = True
+    centre, corner = mask_centre(mask), torch.tensor([[2, 5, 1]])
+    part = (..., slice(2, 6), slice(5, 13), slice(1, 5))
+    whole = expectation_inputs(dwi, bvals, solved=solved, mask=mask, centre=centre, voxel_size=size)
+    cut = expectation_inputs(
+        dwi[part], bvals, solved=solved[part], mask=mask[part], centre=centre - corner, voxel_size=size
+    )
+    torch.testing.assert_close(cut, whole[part])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from einops import rearrange
 
-from tensorldm.batch import Batch
+from tensorldm.batch import Batch, mask_centre
 from tensorldm.dti.signal import predict_signal
 from tensorldm.rng import generator
 
@@ -19,7 +19,7 @@ class TinyHeads:
 
     def batch(self, *, seed: int, position: int, size: int) -> Batch:
         items = [self._item(seed, position + i) for i in range(size)]
-        names = ("dwi", "bvals", "directions", "components", "mask", "voxel_size")
+        names = ("dwi", "bvals", "directions", "components", "mask", "voxel_size", "centre")
         joined = {name: torch.cat([item[name] for item in items]) for name in names}
         return Batch(**joined, clean=joined["components"], subjects=tuple(f"tiny{position + i}" for i in range(size)))
 
@@ -44,6 +44,7 @@ class TinyHeads:
             "components": components,
             "mask": mask[None],
             "voxel_size": torch.full((1, 3), 2.0),
+            "centre": mask_centre(mask[None]),
         }
 
 

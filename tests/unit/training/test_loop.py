@@ -7,6 +7,7 @@ from torch import nn
 
 from tensorldm.config.training import AverageConfig, StageConfig
 from tensorldm.errors import TensorldmError
+from tensorldm.training import loop
 from tensorldm.training.ema import Average
 from tensorldm.training.loop import Opened, Player, Progress, Stage, samples, train
 
@@ -97,6 +98,68 @@ def test_a_loss_that_is_no_number_is_refused_before_the_weights_move(heads):
         train(_OneProcess(), stage, progress, after_step=lambda *_: before.append(float(stage.model.guess.detach())))
     assert progress.step == 3
     assert float(stage.model.guess.detach()) == before[-1]
+
+
+def test_a_fused_optimizer_leaves_the_weights_alone_without_being_waited_for(heads):
+    """As on a GPU, where nobody reads the loss in every step: the broken step is skipped and told of when asked."""
+
+    class Broken(_MeanDiffusivity):
+        def forward(self, batch, positions):
+            loss, logs = super().forward(batch, positions)
+            return loss * (float("nan") if 3 in positions.tolist() else 1.0), logs
+
+    stage = _stage(heads, objective=Broken(), steps=6)
+    for group in stage.players[0].optimizer.param_groups:
+        group["fused"] = True
+    values: list[float] = []
+    with pytest.raises(TensorldmError, match=r"Stage 1, step 3: loss, gradient_norm is not finite"):
+        train(_OneProcess(), stage, Progress(), after_step=lambda *_: values.append(float(stage.model.guess.detach())))
+    assert values[3] == values[2], "not moved"
+    assert len(set(values)) == 5, "every other step was taken"
+
+
+def test_a_fused_optimizer_learns_what_a_plain_one_learns(heads):
+    plain, fused = _stage(heads, steps=8), _stage(heads, steps=8)
+    for group in fused.players[0].optimizer.param_groups:
+        group["fused"] = True
+    for stage in (plain, fused):
+        train(_OneProcess(), stage, Progress(), after_step=_nothing)
+    assert float(fused.model.guess.detach()) == pytest.approx(float(plain.model.guess.detach()), rel=1e-5)
+
+
+def test_numbers_are_read_when_asked_for_and_count_the_samples_since(heads):
+    read = []
+
+    def every_third(step, numbers):
+        if step % 3 == 0:
+            read.append(numbers.read())
+
+    stage = _stage(heads, steps=6, batch_size=2)
+    train(_OneProcess(), stage, Progress(), after_step=every_third)
+    assert [set(each) for each in read] == [{"loss", "guess", "gradient_norm", "samples_per_second"}] * 2
+    assert read[1]["loss"] < read[0]["loss"]
+
+
+def test_a_budget_of_minutes_ends_a_stage_and_turns_its_rate_down(heads, monkeypatch):
+    """The clock is the test's: looked at twice a step, a step takes three seconds."""
+    now = [0.0]
+
+    def tick() -> float:
+        now[0] += 3.0  # looked at twice a step
+        return now[0]
+
+    stage = _stage(heads, steps=1000, minutes=1.0, decay="cosine")
+    monkeypatch.setattr(loop.time, "perf_counter", tick)
+    rates, progress = [], Progress()
+    train(_OneProcess(), stage, progress, after_step=lambda *_: rates.append(_rate(stage)))
+    assert progress.seconds == pytest.approx(60, abs=4)
+    assert progress.step == pytest.approx(20, abs=1)
+    assert rates == sorted(rates, reverse=True)
+    assert rates[-1] < 0.05 * rates[0]
+
+
+def _rate(stage: Stage) -> float:
+    return stage.players[0].optimizer.param_groups[0]["lr"]
 
 
 def test_stopping_after_a_step_and_going_on_gives_the_same_weights(heads):

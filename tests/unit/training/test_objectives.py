@@ -7,7 +7,6 @@ from tensorldm.build import build_model, build_scaling
 from tensorldm.config.reading import read_config
 from tensorldm.config.run import RunConfig
 from tensorldm.data.scaling import TensorScaling
-from tensorldm.training.encoded import Known
 from tensorldm.training.objectives import DenoisingObjective, ReconstructionObjective, l1, log_distance
 from tensorldm.training.streams import join, split
 
@@ -128,18 +127,3 @@ def test_what_is_remembered_of_a_subject_is_what_would_be_computed_again(heads, 
     with torch.no_grad():
         for _ in range(2):
             assert torch.allclose(remembering(batch, torch.arange(2))[0], fresh(batch, torch.arange(2))[0], rtol=1e-5)
-
-
-def test_what_is_known_of_the_last_subjects_is_worked_out_once_and_is_the_same(heads):
-    overrides = ["model.expectation={channels: [8, 8], blocks: [1, 1]}", "stages.0={steps: 1, box: [16, 16, 16]}"]
-    model = build_model(read_config(RunConfig, "smoke", overrides).model)
-    plain, remembering = Known(model), Known(model, remember=2)
-    calls = []
-    work_out = model.known
-    model.known = lambda *given, **named: calls.append(1) or work_out(*given, **named)
-    first, second = (heads.batch(seed=0, position=position, size=2) for position in (0, 2))
-    for batch in (first, first, second, second):
-        assert torch.equal(remembering(batch), plain(batch))
-    assert len(calls) == 4 + 4, "four subjects once each, and four batches the plain way"
-    remembering(first)
-    assert len(calls) == 8 + 2, "only the last two are kept"

@@ -1,3 +1,4 @@
+import itertools
 from collections import Counter
 from dataclasses import fields
 
@@ -24,7 +25,8 @@ class _Counting:
 
 STREAMS = {
     "boxed": lambda heads: Boxed(heads, (6, 10, 8)),
-    "patches": lambda heads: Patches(heads, (4, 4, 4), per_subject=3),
+    "patches": lambda heads: Patches(heads, (4, 4, 4)),
+    "patches of heads that come again": lambda heads: Patches(Replayed(heads, 3, window=4, group=2), (4, 4, 4)),
     "kept": lambda heads: Kept(heads, count=3, gib=1.0),
     "read ahead": Ahead,
 }
@@ -53,18 +55,33 @@ def test_a_box_keeps_every_brain_voxel_it_can_hold(heads):
     assert torch.allclose(boxed.components.sum(), whole.components.sum())
 
 
+def test_a_patch_knows_the_middle_of_the_brain_it_was_cut_from(heads):
+    """In world terms: the same voxel is as far from the middle in the patch as in the head."""
+    whole = heads.batch(seed=0, position=0, size=1)
+    for position in range(4):
+        patch = Patches(Kept(heads, count=1, gib=1.0), (4, 4, 4)).batch(seed=0, position=position, size=1)
+        (corner,) = [
+            torch.tensor(corner)
+            for corner in itertools.product(range(5), repeat=3)
+            if torch.equal(whole.dwi[0, :, *(slice(a, a + 4) for a in corner)], patch.dwi[0])
+        ]
+        assert torch.allclose(patch.centre[0] + corner, whole.centre[0])
+    padded = Boxed(heads, (12, 10, 6)).batch(seed=0, position=0, size=1)
+    assert torch.allclose(padded.centre - whole.centre, torch.tensor([2.0, 1.0, -1.0]))
+
+
 def test_patches_of_one_head_make_that_head_once_and_touch_the_brain(heads):
     counting = _Counting(heads)
-    stream = Patches(counting, (4, 4, 4), per_subject=4)
+    stream = Patches(Replayed(counting, times=4, window=2, group=2), (4, 4, 4))
     patches = [stream.batch(seed=0, position=position, size=2) for position in range(0, 8, 2)]
-    assert counting.made == [0, 1]
+    assert sorted(counting.made) == [0, 1]
     assert all(bool(patch.mask.flatten(1).any(dim=1).all()) for patch in patches)
     assert not _same(patches[0], patches[1])
 
 
 def test_a_patch_is_cut_from_its_head_with_signal_tensor_and_mask_at_the_same_place(heads):
     head = heads.batch(seed=0, position=0, size=1)
-    patch = Patches(heads, (4, 4, 4), per_subject=1).batch(seed=0, position=0, size=1)
+    patch = Patches(heads, (4, 4, 4)).batch(seed=0, position=0, size=1)
     found = [
         (x, y, z)
         for x in range(5)
@@ -124,6 +141,7 @@ def numbered(position):
         clean=zeros.expand(1, 6, 2, 2, 2),
         mask=zeros[:, 0] == 0,
         voxel_size=torch.full((1, 3), 2.0),
+        centre=torch.full((1, 3), 0.5),
         subjects=(str(position),),
     )
 

@@ -14,7 +14,7 @@ from einops import rearrange, repeat
 from jaxtyping import Float
 from torch import Tensor
 
-from tensorldm.batch import Batch
+from tensorldm.batch import Batch, mask_centre
 from tensorldm.components import COLUMNS, NUM_COMPONENTS, ROWS
 from tensorldm.errors import DataError
 from tensorldm.networks.analytic_inputs import analytic_inputs
@@ -72,6 +72,7 @@ def tell(
     mask: Masks,
     voxel_size: Float[Tensor, "b 3"],
     component_scales: Sequence[float],
+    centre: Float[Tensor, "b 3"] | None = None,
 ) -> Told:
     """The channels of scans of one b=0 and three weighted volumes, in this order; signals are over the b=0 scale."""
     if dwi.shape[1] != NUM_VOLUMES:
@@ -81,22 +82,16 @@ def tell(
     inside = mask[:, None].to(dwi)
     dwi = dwi * inside
     solved, adc = analytic_inputs(dwi, bvals, directions=directions, mask=mask, component_scales=component_scales)
-    shared = expectation_inputs(dwi, bvals, solved=solved, mask=mask, voxel_size=voxel_size)
-    images, place = shared[:, : NUM_COMPONENTS + 2], shared[:, NUM_COMPONENTS + 2 :]
+    place = mask_centre(mask) if centre is None else centre
+    shared = expectation_inputs(dwi, bvals, solved=solved, mask=mask, centre=place, voxel_size=voxel_size)
+    images, where = shared[:, : NUM_COMPONENTS + 2], shared[:, NUM_COMPONENTS + 2 :]
     measured = torch.cat([images, dwi[:, 1:], adc[:, 1:]], dim=1)
-    return Told(torch.cat([measured, place, gradient_channels(bvals, directions, mask=mask)], dim=1), mask)
+    return Told(torch.cat([measured, where, gradient_channels(bvals, directions, mask=mask)], dim=1), mask)
 
 
 def tell_batch(batch: Batch, component_scales: Sequence[float]) -> Told:
     """The channels of a training batch."""
-    return tell(
-        batch.dwi,
-        batch.bvals,
-        directions=batch.directions,
-        mask=batch.mask,
-        voxel_size=batch.voxel_size,
-        component_scales=component_scales,
-    )
+    return tell(**batch.scan, component_scales=component_scales)
 
 
 def gradient_channels(

@@ -4,7 +4,7 @@ import pytest
 import torch
 from einops import rearrange
 
-from tensorldm.batch import Batch
+from tensorldm.batch import Batch, mask_centre
 from tensorldm.dti.signal import predict_signal
 
 SIDE = 16
@@ -38,6 +38,7 @@ def make_batch(number: int = 2, *, side: int = SIDE) -> Batch:
         clean=components,
         mask=masks,
         voxel_size=torch.full((number, 3), 2.0),
+        centre=mask_centre(masks),
         subjects=tuple(f"head{i}" for i in range(number)),
     )
 
