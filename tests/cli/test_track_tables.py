@@ -1,4 +1,4 @@
-"""``tensorldm tables tracts`` on a small virtual head, from a cohort's folder to a section of a document."""
+"""``tensorldm tables tracts`` on a small virtual head, from nothing to a section of a document."""
 
 import json
 
@@ -7,10 +7,11 @@ from typer.testing import CliRunner
 
 from tensorldm.cli import verbs  # noqa: F401  registers the verbs
 from tensorldm.cli.main import app
-from tensorldm.errors import DataError
+from tensorldm.errors import ConfigError, DataError
 from tensorldm.evaluation.table import read_table
 from tensorldm.evaluation.tract_measures import STREAMLINES
 from tensorldm.evaluation.tracts import NOISE_FLOOR
+from tensorldm.experiments.tract_tensors import CLOSED_FORMS, SHIPPED, name_methods
 from tensorldm.imaging.bundle_names import PAPER_BUNDLES
 
 SMALL = ("shape=[40,48,40]", "voxel_mm=[4.0,4.0,4.0]", "protocol.b0s=[2,2]", "protocol.directions=[12,12]")
@@ -24,36 +25,79 @@ def run(*words):
 
 
 @pytest.fixture(scope="module")
-def cohort(tmp_path_factory):
-    out = tmp_path_factory.mktemp("cohort") / "heads"
+def table(tmp_path_factory):
+    """The folder, what was said, and the words that make it again."""
+    out = tmp_path_factory.mktemp("tracts") / "out"
     sets = [word for setting in SMALL for word in ("--set", setting)]
-    run("cohort", "--out", out, "--subjects", 1, "--split", "test", *sets)
-    return out
+    words = ("tables", "tracts", "--out", out, "--virtual", 1, *sets, "--method", "ols-6", "--seeds", 300)
+    words = (*words, "--workers", 1, "--results", out.with_name("results.md"))
+    return out, run(*words).output, words
 
 
-def test_one_command_goes_from_a_cohort_to_tables_pictures_and_a_section(cohort, tmp_path):
-    out, document = tmp_path / "out", tmp_path / "results.md"
-    words = ("tables", "tracts", cohort, "--out", out, "--method", "ols-6", "--seeds", 300, "--workers", 1)
-    said = run(*words, "--results", document).output
+def test_one_command_goes_from_nothing_to_tables_pictures_and_a_section(table):
+    out, said, _ = table
     rows = read_table(out / "table.csv")
     assert {row.quantity for row in rows} == set(PAPER_BUNDLES)
     assert {row.method for row in rows} == {"reference", NOISE_FLOOR, "ols-6"}
     assert sum(row.value for row in rows if row.metric == STREAMLINES and row.method == "reference") > 0
     assert {row.anatomy for row in rows} == {"procedural/test/0000"}
-    assert "<!-- begin tracts -->" in document.read_text()
-    assert "| reference again |" in document.read_text()
+    document = out.with_name("results.md").read_text()
+    assert "<!-- begin tracts -->" in document
+    assert "| reference again |" in document
     assert "Core distance, mm" in said
-    folder = out / "heads-sub-0001"
+    folder = out / "virtual-sub-0001"
     assert {path.name for path in folder.glob("*.png")} == {"CST_right.png", "core_distance.png"}
+    assert (out / "core_distance.png").is_file()
     assert json.loads((out / "run.json").read_text())["Command"]
-    before = (folder / "tracts" / "ols-6.tck").stat().st_mtime_ns
+
+
+def test_the_same_again_makes_neither_subjects_nor_tensors_nor_streamlines_again(table):
+    out, _, words = table
+    made = [*out.rglob("*dwi.nii.gz"), *out.rglob("ols-6.*"), *out.rglob("reference.*")]
+    assert len(made) >= 10
+    before = {path: path.stat().st_mtime_ns for path in made}
     run(*words)
-    assert (folder / "tracts" / "ols-6.tck").stat().st_mtime_ns == before  # the same again is not made again
+    assert {path: path.stat().st_mtime_ns for path in made} == before
 
 
-def test_a_folder_without_known_bundles_is_told(cohort, tmp_path):
+def test_a_tensor_that_was_lost_is_made_again_and_only_that(table):
+    out, _, words = table
+    lost, other = (out / "virtual-sub-0001" / f"{name}.nii.gz" for name in ("ols-6", "reference"))
+    content, time = lost.read_bytes(), other.stat().st_mtime_ns
+    lost.unlink()
+    run(*words)
+    assert lost.read_bytes() == content
+    assert other.stat().st_mtime_ns == time
+
+
+def test_a_folder_without_known_bundles_is_told(table, tmp_path):
     bare = tmp_path / "bare"
-    (bare / "sub-0001").parent.mkdir()
-    (bare / "sub-0001").symlink_to(cohort / "sub-0001")
+    bare.mkdir()
+    (bare / "sub-0001").symlink_to(table[0] / "cohorts" / "virtual" / "sub-0001")
     with pytest.raises(DataError, match=r"bare: no bundle masks of sub-0001 in its truth"):
         run("tables", "tracts", bare, "--out", tmp_path / "out")
+
+
+def test_a_folder_of_templates_that_is_not_there_is_told_before_anything_is_made(tmp_path):
+    with pytest.raises(ConfigError, match=r"--templates .*nothing: there is no such folder"):
+        run("tables", "tracts", "--out", tmp_path / "out", "--templates", tmp_path / "nothing")
+    assert not list(tmp_path.rglob("*.nii.gz"))
+
+
+def test_by_default_the_closed_forms_and_the_shipped_model_are_compared(monkeypatch, tmp_path):
+    assert tuple(name_methods(None, [])) == CLOSED_FORMS  # tests have no shipped model
+    monkeypatch.setenv("TENSORLDM_MODEL", str(tmp_path))
+    methods = name_methods(None, [tmp_path / "rival"])
+    assert tuple(methods) == (*CLOSED_FORMS, SHIPPED, "rival")
+    assert methods[SHIPPED].bundle == tmp_path
+    assert methods["rival"].bundle == tmp_path / "rival"
+
+
+def test_methods_that_are_not_there_or_there_twice_are_told(tmp_path):
+    with pytest.raises(ConfigError, match="no model ships with this installation"):
+        name_methods(["tensorldm"], [])
+    with pytest.raises(ConfigError, match=r"--method magic: there is none\. Give ade, "):
+        name_methods(["magic"], [])
+    for models in ([tmp_path / "ade"], [tmp_path / "a" / "rival", tmp_path / "b" / "rival"], [tmp_path / "reference"]):
+        with pytest.raises(ConfigError, match="is in the table already"):
+            name_methods(["ade"], models)

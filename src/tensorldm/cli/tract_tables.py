@@ -56,6 +56,7 @@ def tracts(
     from tensorldm.errors import DataError
     from tensorldm.evaluation.markdown import replace_section
     from tensorldm.evaluation.tracts import TractPlan
+    from tensorldm.experiments.methods import identity
     from tensorldm.experiments.record import own_arguments, record_run
     from tensorldm.experiments.tract_subjects import Wanted, find_subjects, make_cohorts
     from tensorldm.experiments.tract_tensors import name_methods
@@ -68,6 +69,8 @@ def tracts(
 
     open_engine(engine)  # what is wrong is told before anything is made
     methods = name_methods(method, model or [])
+    for each in methods.values():
+        identity(each)
     settings = TrackSettings(seeds=seeds, seed=seed)
     plan = TractPlan(settings=settings, engine=engine, names=tuple(bundle or ()), workers=workers)
     console, task = Console(), TractTask(methods, plan, pick_device(device), draw_quietly)
