@@ -91,7 +91,7 @@ class Player:
         A fused optimiser looks at that on the device, and the host need not wait; else the run is stopped at once.
         """
         broken = numbers.take(logs, self.name, step=at)
-        inner = getattr(self.optimizer, "optimizer", self.optimizer)  # inside what Fabric wraps around it
+        inner: Any = getattr(self.optimizer, "optimizer", self.optimizer)  # inside what Fabric wraps around it
         if all(group.get("fused") for group in inner.param_groups):
             inner.found_inf = broken
         else:
