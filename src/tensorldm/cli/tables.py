@@ -110,6 +110,7 @@ def train(
     from tensorldm.config.reading import read_config
     from tensorldm.errors import ConfigError
     from tensorldm.experiments.config import StudyConfig
+    from tensorldm.experiments.preparing_runs import check_runs
     from tensorldm.experiments.training import describe_budget, train_runs
 
     changes = [*(overrides or []), *([f"training.data={data}"] if data is not None else [])]
@@ -123,6 +124,7 @@ def train(
 
     for line in describe_budget(study.training, only or []):
         console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+    check_runs(study.training, out, seed=study.seed, only=only or [])
     if check:
         return
     with ended_gently():

@@ -19,19 +19,24 @@ def start_for(bundle: Path, model: ModelConfig, *, folder: Path) -> Path:
     info = read_info(bundle)
     if info.model == model:
         return bundle
-    differing = _differences(info.model.model_dump(mode="json"), model.model_dump(mode="json"))
-    hard = [name for name in differing if name not in SWITCHES]
-    if hard:
-        raise ConfigError(
-            f"{bundle}: a model with another '{hard[0]}' than this run's, so its weights cannot be gone on from. "
-            "Start from another run, or train all stages."
-        )
+    check_weights_fit(info.model, model, source=str(bundle))
     if (folder / INDEX).is_file() and read_info(folder).model == model and _weights(folder) == info.weights_sha256:
         return folder
     loaded, _ = load_bundle(bundle)
     joint = (info.decoder_joint, info.unet_joint)
     write_bundle(folder, loaded.state_dict(), config=model, joint=joint, card=info.card)
     return folder
+
+
+def check_weights_fit(before: ModelConfig, after: ModelConfig, *, source: str) -> None:
+    """Both models have the same weights: they differ in switches alone."""
+    differing = _differences(before.model_dump(mode="json"), after.model_dump(mode="json"))
+    hard = [name for name in differing if name not in SWITCHES]
+    if hard:
+        raise ConfigError(
+            f"{source}: a model with another '{hard[0]}' than the run that starts from it, so that its weights do not "
+            "fit. Start from another run, or train all stages."
+        )
 
 
 def _weights(folder: Path) -> str:

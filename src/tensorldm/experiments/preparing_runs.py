@@ -16,7 +16,7 @@ from tensorldm.bundle_files import OURS
 from tensorldm.config.run import RunConfig, RunSettings
 from tensorldm.errors import ConfigError, DataError, TensorldmError
 from tensorldm.experiments.ablated import AblatedMethod
-from tensorldm.experiments.branching import start_for
+from tensorldm.experiments.branching import check_weights_fit, start_for
 from tensorldm.experiments.recipes import LARGEST_STEPS, Recipe, RunReference, TrainingConfig, bundle_folder, run_folder
 from tensorldm.imaging.atomic import write_json
 from tensorldm.training.method import TrainedMethod
@@ -67,9 +67,35 @@ class Ready:
         return replace(self.changed(rates if factor != 1 else []), rate_factor=factor)
 
 
+def check_runs(training: TrainingConfig, out: Path, *, seed: int, only: Sequence[str] = ()) -> None:
+    """Every setting of every run, and whether its start has the weights that it needs; before any is trained."""
+    opened = {name: _open(training, name, out, seed=seed) for name in training.needed(only)}
+    for name, run in opened.items():
+        if not run.recipe.start:
+            check_stages(run.settings, out=run.folder, stages=run.stages, start=None, method=run.method)
+            continue
+        before = opened[RunReference.read(run.recipe.start).name]
+        if RunReference.read(run.recipe.start).stage not in before.stages:
+            raise ConfigError(
+                f"runs.{name} starts from {run.recipe.start}, a stage that {before.name} does not train. Name another."
+            )
+        if isinstance(before.settings, RunConfig) and isinstance(run.settings, RunConfig):
+            check_weights_fit(before.settings.model, run.settings.model, source=f"runs.{before.name}")
+
+
 def make_ready(training: TrainingConfig, name: str, out: Path, *, seed: int, accelerator: str = "auto") -> Ready:
     """A run's method, settings and start, checked; a run that was begun by another recipe is refused."""
-    recipe, folder = training.runs[name], run_folder(out, name)
+    ready = _open(training, name, out, seed=seed, accelerator=accelerator)
+    start = _start(training, ready, out=out)
+    check_stages(ready.settings, out=ready.folder, stages=ready.stages, start=start, method=ready.method)
+    weights = ready.method.check_start(start, ready.settings) if start else ""
+    _check_recipe(ready, weights=weights, rates=training.rates)
+    return replace(ready, start=start)
+
+
+def _open(training: TrainingConfig, name: str, out: Path, *, seed: int, accelerator: str = "auto") -> Ready:
+    """A run as its settings have it; nothing of it need be there."""
+    recipe = training.runs[name]
     size = recipe.size or training.size
     overrides = (
         *training.changes,
@@ -82,11 +108,11 @@ def make_ready(training: TrainingConfig, name: str, out: Path, *, seed: int, acc
     if recipe.variant:
         method = AblatedMethod(recipe.variant)
     stages = recipe.stages or tuple(number for number in settings.stage_numbers if number in method.stages)
-    start = _start(training, recipe, settings, out=out, folder=folder)
-    check_stages(settings, out=folder, stages=stages, start=start, method=method)
-    ready = Ready(name, recipe, method, settings, overrides, size, training.data, folder, tuple(stages), start)
-    _check_recipe(ready, weights=method.check_start(start, settings) if start else "", rates=training.rates)
-    return ready
+    unknown = [number for number in stages if number not in method.stages]
+    if unknown:
+        raise ConfigError(f"runs.{name} has no Stage {unknown[0]}. Give some of {', '.join(map(str, method.stages))}.")
+    folder = run_folder(out, name)
+    return Ready(name, recipe, method, settings, overrides, size, training.data, folder, tuple(stages), None)
 
 
 def choose_rate(ready: Ready, training: TrainingConfig, *, console: Console | None) -> Ready:
@@ -147,12 +173,14 @@ def _budget(recipe: Recipe, *, scale: float) -> list[str]:
     ]
 
 
-def _start(training: TrainingConfig, recipe: Recipe, settings: RunSettings, *, out: Path, folder: Path) -> Path | None:
+def _start(training: TrainingConfig, ready: Ready, *, out: Path) -> Path | None:
     """The bundle that a run goes on from, under its own settings."""
-    if not recipe.start:
+    if not ready.recipe.start:
         return None
-    bundle = bundle_folder(out, RunReference.read(recipe.start), runs=training.runs)
-    return start_for(bundle, settings.model, folder=folder / START) if isinstance(settings, RunConfig) else bundle
+    bundle = bundle_folder(out, RunReference.read(ready.recipe.start), runs=training.runs)
+    if not isinstance(ready.settings, RunConfig):
+        return bundle
+    return start_for(bundle, ready.settings.model, folder=ready.folder / START)
 
 
 def _check_recipe(ready: Ready, *, weights: str, rates: Sequence[float]) -> None:

@@ -22,7 +22,7 @@ from rich.console import Console
 from tensorldm.bundle import INDEX
 from tensorldm.doctor import describe_device
 from tensorldm.errors import TensorldmError
-from tensorldm.experiments.preparing_runs import Ready, choose_rate, make_ready
+from tensorldm.experiments.preparing_runs import Ready, check_runs, choose_rate, make_ready
 from tensorldm.experiments.recipes import RUNS, RunReference, TrainingConfig, bundle_folder
 from tensorldm.experiments.training_log import TRAINED, TrainingLog, steps_of
 from tensorldm.imaging.atomic import write_text
@@ -69,6 +69,7 @@ def train_runs(
     console: Console | None = None,
 ) -> list[Ended]:
     """Do what is missing of the named runs (all where none is named) and of what they start from."""
+    check_runs(training, out, seed=seed, only=only)
     names, log = training.needed(only), TrainingLog.of(out)
     ended: dict[str, Ended] = {}
     with writing_to(out / RUNS):
