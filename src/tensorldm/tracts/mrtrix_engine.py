@@ -9,9 +9,10 @@ import numpy as np
 import torch
 
 from tensorldm.imaging.frames import tensor_to_frame
-from tensorldm.imaging.nifti import write_mask, write_volume
+from tensorldm.imaging.nifti import write_mask
 from tensorldm.imaging.volume import Space, Volume
 from tensorldm.tracts.engine import TensorField, Track
+from tensorldm.tracts.mif import write_mif
 from tensorldm.tracts.mrtrix import Mrtrix
 from tensorldm.tracts.odf import principal_peak, tensor_odf
 from tensorldm.tracts.seeds import SeedChunk
@@ -41,13 +42,13 @@ class MrtrixEngine:
 
     def describe(self, space: Space, settings: TrackSettings) -> str:
         """With the names that files have while it runs."""
-        words = _arguments(Path("orientations.nii"), Path("seeds.nii"), Path("mask.nii"), Path("chunk.tck"))
+        words = _arguments(Path("orientations.mif"), Path("seeds.nii"), Path("mask.nii"), Path("chunk.tck"))
         return shlex.join(["tckgen", *words, *_options(space, settings), "-nthreads", "0"])
 
     def prepare(self, field: TensorField, settings: TrackSettings, *, scratch: Path) -> Track:
         """Write what every chunk reads; uncompressed, so that processes share it."""
-        orientations, mask = scratch / "orientations.nii", scratch / "mask.nii"
-        write_volume(orientations, _orientations(field, settings))
+        orientations, mask = scratch / "orientations.mif", scratch / "mask.nii"
+        write_mif(orientations, _orientations(field, settings))
         write_mask(mask, field.mask, space=field.space)
         options = _options(field.space, settings)
 
