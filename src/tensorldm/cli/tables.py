@@ -188,7 +188,12 @@ def make(
     console.print(f"Markdown, CSV and LaTeX are in {folder}", markup=False, soft_wrap=True)
     if figures:
         from tensorldm.cli.table_figures import draw_figures
+        from tensorldm.errors import ToolError
 
-        with console.status("drawing"):
-            drawn = draw_figures(stored, folder / "figures")
+        try:
+            with console.status("drawing"):
+                drawn = draw_figures(stored, folder / "figures")
+        except ToolError as error:  # the tables are there, and a machine for training has no matplotlib
+            console.print(f"No figures: {error}", style="yellow", markup=False, soft_wrap=True)
+            return
         console.print(f"{len(drawn)} figures are in {folder / 'figures'}", markup=False, soft_wrap=True)

@@ -63,7 +63,10 @@ class SubjectWork:
             fit: Fit = _fit_named(name)
             loaded = self.loaded
             self.tell(f"fitting the reference by {name.upper()}")
-            write_reference(loaded, fit, path)
+            try:
+                write_reference(loaded, fit, path)
+            except ImportError as error:
+                raise DataError(f"the fit {name.upper()} is DIPY's, which is not installed here ({error})") from error
         return path
 
     def tensor(self, variant: Variant) -> Path:
@@ -107,7 +110,7 @@ def measure_subject(work: SubjectWork, planned: Sequence[Planned], *, results: R
         return
     for reference in dict.fromkeys(each.reference for each in missing):
         made = [(each, path) for each in missing if each.reference == reference and (path := _try(work, each))]
-        if not made:
+        if not made or not _has_reference(work, reference):
             continue
         work.tell(f"measuring against {reference.upper() if reference != TRUTH else 'the truth'}")
         for each, rows in zip([each for each, _ in made], _measure(work, reference, made), strict=True):
@@ -132,6 +135,16 @@ def _try(work: SubjectWork, planned: Planned) -> Path | None:
     except DataError as error:
         work.remarks.append(f"{work.subject.name}: {planned.row_label} is missing: {error}")
         return None
+
+
+def _has_reference(work: SubjectWork, name: str) -> bool:
+    """Whether there is something to measure against; the same command elsewhere may do what is missing."""
+    try:
+        work.reference(name)
+    except DataError as error:
+        work.remarks.append(f"{work.subject.name}: nothing is measured against {name.upper()}: {error}")
+        return False
+    return True
 
 
 def _measure(work: SubjectWork, reference: str, made: Sequence[tuple[Planned, Path]]) -> list[list[Row]]:

@@ -67,7 +67,8 @@ def plan_subject(study: StudyConfig, subject: StudySubject, *, position: int) ->
 
 
 def _plan_fits(study: StudyConfig, fits: FitsConfig, subject: StudySubject) -> Iterator[Planned]:
-    references = (*fits.fits, *([TRUTH] if subject.truth is not None else []))
+    known = subject.truth is not None and not subject.resample  # the truth stays on its own grid
+    references = (*fits.fits, *([TRUTH] if known else []))
     for reference in references:
         for fit in fits.fits:
             if fit != reference and reference in (PAPER_FIT, TRUTH):
