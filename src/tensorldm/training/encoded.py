@@ -3,6 +3,7 @@
 The memory lives as long as the stage, so it can never outlive the weights it was computed with.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import torch
@@ -20,11 +21,11 @@ LatentsAndFeatures = tuple[Tensor, ScanFeatures]
 
 
 class Encoded:
-    """Encodes subjects; with ``remember`` each one once, by its name."""
+    """Encodes subjects; the last ``remember`` ones are known by name and not encoded again."""
 
-    def __init__(self, model: TensorLDM, scaling: TensorScaling, *, remember: bool = False) -> None:
+    def __init__(self, model: TensorLDM, scaling: TensorScaling, *, remember: int = 0) -> None:
         self.model, self.scaling, self.remember = model, scaling, remember
-        self._known: dict[str, LatentsAndFeatures] = {}
+        self._known: OrderedDict[str, LatentsAndFeatures] = OrderedDict()
 
     @torch.no_grad()
     def __call__(self, batch: Batch) -> tuple[Latents, ScanFeatures]:
@@ -35,7 +36,10 @@ class Encoded:
             name = subject.subjects[0]
             if name not in self._known:
                 self._known[name] = self._encode(subject)
-        return _join([self._known[name] for name in batch.subjects])
+        found = _join([self._known[name] for name in batch.subjects])
+        while len(self._known) > self.remember:
+            self._known.popitem(last=False)
+        return found
 
     def _encode(self, batch: Batch) -> tuple[Latents, ScanFeatures]:
         features = self.model.scan_features(**batch.scan)

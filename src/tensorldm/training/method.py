@@ -104,8 +104,8 @@ class StageWork(Protocol):
         """Measure from the data what the stage fixes once, before its first step; a resumed stage has it already."""
         ...
 
-    def remember(self) -> None:
-        """Subjects repeat under their names, so what is computed from a subject may be kept."""
+    def remember(self, number: int) -> None:
+        """The last subjects come again under their names, so what is computed from so many of them may be kept."""
         ...
 
     def reconstruct(self, batch: Batch, positions: Tensor) -> Components:

@@ -72,10 +72,10 @@ class PaperStage:
                 device=device,
             )
 
-    def remember(self) -> None:
+    def remember(self, number: int) -> None:
         """Encode each subject once."""
         if isinstance(self.objective, DenoisingObjective):
-            self.objective.encoded.remember = True
+            self.objective.encoded.remember = number
 
     def reconstruct(self, batch: Batch, positions: Tensor) -> Components:
         """Components in mm²/s: from noise in Phase II, by encoding and decoding the reference in Phase I."""

@@ -40,8 +40,9 @@ class Source:
     description: str
     num_anatomies: int
     """Independent anatomies among the training subjects."""
-    repeats: bool
-    """Whether a subject's name always means the same volumes, so that what is computed from them may be kept."""
+    repeating: int
+    """Whole heads that come again under the same name, with the same volumes: what is computed from so many may be kept.
+    """
     patches: StreamOf
     volumes: StreamOf
     validation: StreamOf
@@ -66,7 +67,7 @@ def _stored(folder: Path, settings: DataConfig) -> Source:
     return Source(
         description=f"store {folder.name}, {len(store.split('train'))} training subjects",
         num_anatomies=len({store.entry(name).record.person for name in store.split("train")}),
-        repeats=not settings.mirror,
+        repeating=0 if settings.mirror else len(store.split("train")),
         patches=lambda box: Ahead(PatchStream(store, size=box, augmentation=mirrored)),
         volumes=lambda box: Ahead(VolumeStream(store, box=box, augmentation=mirrored)),
         validation=lambda box: VolumeStream(store, split="validation", box=box),
@@ -87,7 +88,7 @@ def _virtual(where: str, settings: DataConfig, *, device: torch.device) -> Sourc
             f"{settings.subjects or 'endless'} virtual subjects"
         ),
         num_anatomies=stream.num_sources,
-        repeats=settings.subjects > 0,
+        repeating=settings.subjects or (settings.replay_window if settings.replays > 1 else 0),
         patches=lambda box: Patches(_heard_again(stream, settings, times=settings.patches_per_subject), box),
         volumes=lambda box: Boxed(_heard_again(stream, settings, times=settings.replays), box),
         validation=lambda box: Boxed(stream_of("validation"), box),

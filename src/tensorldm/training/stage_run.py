@@ -64,8 +64,7 @@ class StageRun:
                 fuse(part.optimizer)
         self.progress = Progress()
         self._resume_or_begin()
-        if session.source.repeats:
-            work.remember()
+        work.remember(session.source.repeating)
         if self.settings.compile:
             compile_blocks(self.model)
             for part in work.parts:

@@ -123,7 +123,17 @@ def test_stage_5_sums_over_the_components_what_stage_4_averages(heads, config):
 def test_what_is_remembered_of_a_subject_is_what_would_be_computed_again(heads, config):
     batch = heads.batch(seed=0, position=0, size=2)
     fresh, remembering = _denoising(config), _denoising(config)
-    remembering.encoded.remember = True
+    remembering.encoded.remember = 2
     with torch.no_grad():
         for _ in range(2):
             assert torch.allclose(remembering(batch, torch.arange(2))[0], fresh(batch, torch.arange(2))[0], rtol=1e-5)
+
+
+def test_only_the_last_subjects_are_remembered(heads, config):
+    objective = _denoising(config)
+    objective.encoded.remember = 2
+    encode, encoded = objective.encoded._encode, []
+    objective.encoded._encode = lambda batch: encoded.append(batch.subjects[0]) or encode(batch)
+    for position in (0, 0, 2, 0):
+        objective(heads.batch(seed=0, position=position, size=2), torch.arange(2))
+    assert encoded == ["tiny0", "tiny1", "tiny2", "tiny3", "tiny0", "tiny1"]

@@ -65,7 +65,7 @@ class RivalStageWork:
         )
         self.model.begin(self.outline.number, batches, seed=self.config.seed)
 
-    def remember(self) -> None:
+    def remember(self, number: int) -> None:
         """Rivals keep nothing of a subject."""
 
     def reconstruct(self, batch: Batch, positions: Tensor) -> Components:
