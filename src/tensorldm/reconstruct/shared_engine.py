@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tensorldm.errors import DataWarning, heard
+from tensorldm.errors import DataError, DataWarning, ToolError, heard
 from tensorldm.reconstruct.engine import Engine, Traits, WorkingScan
 from tensorldm.reconstruct.uncertainty import Calibration
 from tensorldm.work.serving import Message, ask
@@ -56,7 +56,10 @@ class EngineAtDesk:
     def __call__(self, message: Message) -> Message:
         """The samples of a scan, and what is to be said of them."""
         scan, name = _unpacked(message)
-        engine = self.load()
+        try:
+            engine = self.load()
+        except DataError as error:
+            raise ToolError(str(error)) from error  # about the model's files: the scan's name has no place before it
         self.begin(name)
         start = time.perf_counter()
         with heard() as words:

@@ -108,10 +108,8 @@ def _pool(workers: int, ends: Sequence[Connection]) -> Iterator[ProcessPoolExecu
         pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(numbers, threads, ends))
         try:
             yield pool
-        except BaseException:
-            _end(pool)
-            raise
         finally:
+            _end(pool)
             pool.shutdown(cancel_futures=True)
 
 
@@ -144,6 +142,9 @@ def _end_with_the_first() -> None:
 
 
 def _end(pool: ProcessPoolExecutor) -> None:
-    """Nobody waits for subjects that will not be used; who holds the folder sweeps away what they had begun."""
+    """At once: nothing is under way when all are done, and a worker takes seconds to leave by itself.
+
+    Nobody waits for subjects that will not be used; who holds the folder sweeps away what was begun of them.
+    """
     for process in list((pool._processes or {}).values()):
         process.kill()
