@@ -21,7 +21,7 @@ from tensorldm.data.scan import check_scan, prepare_scan
 from tensorldm.data.selection import PAPER_SHELL
 from tensorldm.data.subject import Subject
 from tensorldm.dti.maps import fractional_anisotropy, mean_diffusivity
-from tensorldm.errors import about
+from tensorldm.errors import ToolError, about
 from tensorldm.experiments.known_scans import FIT, NO_TISSUE, KnownScan
 from tensorldm.imaging.gradients import read_gradients
 from tensorldm.imaging.layouts import ScanFiles, list_files
@@ -39,7 +39,16 @@ direction is clear and grey matter up to this FA. Voxels between them belong to 
 
 def check_known_series(path: Path) -> None:
     """Refuse what headers and gradients tell, in milliseconds."""
-    check_scan(*_files_and_settings(path))
+    files, config = _files_and_settings(path)
+    check_scan(files, config)
+    if files.mask is None:
+        try:
+            import dipy  # noqa: F401  looked for, not used
+        except ImportError as error:
+            raise ToolError(
+                f"{path}: no mask stands beside it, and finding the brain needs DIPY, which is not installed here. "
+                "Put a mask there."
+            ) from error
 
 
 def read_known_series(path: Path, name: str) -> KnownScan:
