@@ -6,7 +6,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tensorldm.build import build_model
-from tensorldm.bundle import INDEX, WEIGHTS, Card, load_bundle, read_info, write_bundle
+from tensorldm.bundle import INDEX, WEIGHTS, Card, IntervalFactors, load_bundle, read_info, write_bundle
+from tensorldm.bundle_files import copy_with_intervals
 from tensorldm.config.model import ModelConfig
 from tensorldm.config.reading import read_config
 from tensorldm.config.run import RunConfig
@@ -126,3 +127,31 @@ def test_what_ships_leaves_out_the_parts_that_no_stage_has_trained(tmp_path):
     model, _ = load_bundle(tmp_path)
     for name, value in model.expectation.state_dict().items():
         assert torch.allclose(value, weights[f"expectation.{name}"], rtol=1e-3, atol=1e-7), name
+
+
+def test_a_copy_with_other_intervals_has_the_same_weights_and_nothing_else_changed(tmp_path, config):
+    _write(tmp_path / "old", config)
+    factors = IntervalFactors(fa=2.0, source="heads", md_by_tissue=(1.5, 2.0, 3.0))
+    copy_with_intervals(tmp_path / "old", tmp_path / "new", intervals=factors)
+    assert (tmp_path / "new" / WEIGHTS).read_bytes() == (tmp_path / "old" / WEIGHTS).read_bytes()
+    model, info = load_bundle(tmp_path / "new")
+    assert info.intervals == factors
+    assert info.model_copy(update={"intervals": IntervalFactors()}) == read_info(tmp_path / "old")
+    assert torch.equal(model.latent_spread, torch.full_like(model.latent_spread, 0.123456789))
+
+
+def test_a_copy_of_weights_that_are_not_the_bundles_is_refused(tmp_path, config):
+    _write(tmp_path / "old", config)
+    with (tmp_path / "old" / WEIGHTS).open("ab") as stream:
+        stream.write(b"x")
+    with pytest.raises(DataError, match="hash differs"):
+        copy_with_intervals(tmp_path / "old", tmp_path / "new", intervals=IntervalFactors())
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_index_from_before_factors_by_tissue_is_read(tmp_path, config):
+    _write(tmp_path, config, intervals=IntervalFactors(fa=1.5, source="old"))
+    index = json.loads((tmp_path / INDEX).read_text())
+    index["intervals"] = {"fa": 1.5, "md": 1.0, "v1": 1.0, "source": "old"}
+    (tmp_path / INDEX).write_text(json.dumps(index))
+    assert read_info(tmp_path).intervals == IntervalFactors(fa=1.5, source="old")

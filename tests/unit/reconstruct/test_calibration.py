@@ -70,6 +70,64 @@ def test_directions_are_judged_only_where_the_truth_has_one(generator):
     assert measure_coverage(judge(*mixed)).v1 == measure_coverage(judge(samples, truth)).v1
 
 
+def tissues(generator: torch.Generator, num_samples: int, truth_sds: tuple[float, float, float]) -> list[Judged]:
+    """Fluid, grey and white matter, each as overconfident as its truth's SD over that of its samples."""
+    tensors = ([3e-3] * 3, [8e-4] * 3, [1.7e-3, 3e-4, 3e-4])
+    found = []
+    for values, truth_sd in zip(tensors, truth_sds, strict=True):
+        samples, truth = subject(generator, num_samples, truth_sd=truth_sd * SD, voxels=6000)
+        shift = torch.tensor([*values, 0.0, 0.0, 0.0], dtype=torch.float64) - FIBRE
+        found.append(judge(samples + shift, truth + shift)[0])
+    return found
+
+
+def test_factors_by_tissue_are_each_tissues_own_overconfidence(generator):
+    # MD is linear in the tensor, so the closed form of the test above holds for it in every tissue.
+    found = fit_calibration(tissues(generator, 8, (1, 2, 4)), source="three tissues", by_tissue=["md"])
+    expected = [((sd**2 + 1 / 8) / (1 + 1 / 8)) ** 0.5 for sd in (1, 2, 4)]
+    assert found.md_by_tissue == pytest.approx(expected, rel=0.06)
+    assert found.fa_by_tissue is None
+
+
+def test_one_factor_covers_the_whole_and_no_tissue_where_tissues_differ(generator):
+    seen, unseen = (tissues(generator, 8, (1, 2, 4)) for _ in range(2))
+    one = fit_calibration(seen, source="one")
+    each = fit_calibration(seen, source="each", by_tissue=["md"])
+    covered = {
+        name: [float(subject.covered("md", factors, level=0.95).mean()) for subject in unseen]
+        for name, factors in (("one", one), ("each", each))
+    }
+    assert sum(covered["one"]) / 3 == pytest.approx(0.95, abs=0.01)
+    assert covered["one"][0] > 0.995
+    assert covered["one"][2] < 0.88
+    assert covered["each"] == pytest.approx([0.95] * 3, abs=0.012)
+
+
+def test_a_tissue_that_is_not_there_has_the_factor_of_the_whole(generator):
+    grey_and_white = tissues(generator, 8, (1, 2, 3))[1:]
+    found = fit_calibration(grey_and_white, source="no fluid", by_tissue=["md"])
+    assert found.md_by_tissue is not None
+    assert found.md_by_tissue[0] == pytest.approx(found.md)
+    assert found.md_by_tissue[1] < found.md < found.md_by_tissue[2]
+
+
+@pytest.mark.parametrize("factors", [Calibration(fa=4.0, md=3.0, v1=30.0), Calibration(md_by_tissue=(2.0, 3.0, 50.0))])
+def test_widths_are_those_of_the_written_maps(factors, generator):
+    samples, truth = subject(generator, 3, voxels=500)
+    (found,) = judge(samples, truth)
+    bvals, directions = torch.tensor([0.0, 1000.0]), torch.tensor([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+    spread = measure_spread(samples, bvals=bvals, directions=directions, level=0.9, calibration=factors)
+    assert spread is not None
+    for quantity, width in (
+        ("fa", spread.fa.high - spread.fa.low),
+        ("md", spread.md.high - spread.md.low),
+        ("v1", spread.v1_cone_degrees),
+    ):
+        torch.testing.assert_close(
+            torch.from_numpy(found.widths(quantity, factors, level=0.9)).double(), width, rtol=1e-4, atol=1e-8
+        )
+
+
 def test_what_cannot_be_calibrated_is_refused_with_a_reason(generator):
     samples, truth = subject(generator, 4, voxels=50)
     with pytest.raises(DataError, match="Draw two or more"):
