@@ -14,9 +14,9 @@ def calibrate(
     data: Annotated[str, Option(help="Virtual subjects: cohort:SOURCE (procedural, templates:FOLDER, joined by +).")],
     out: Annotated[Path, Option(help="Folder of the new bundle, with its tables of coverage.")],
     subjects: Annotated[int, Option(min=1, help="Virtual subjects of each split.")] = 16,
-    samples: Annotated[int | None, Option(min=1, help="Samples a subject; by default as many as reconstruct.")] = None,
-    steps: Annotated[int, Option(min=1, help="Steps of the sampler.")] = 25,
-    sampler: Annotated[str, Option(help="dpm++2m or ddim.")] = "dpm++2m",
+    samples: Annotated[int | None, Option(min=1, help="Samples a subject; by default as reconstruct.")] = None,
+    steps: Annotated[int | None, Option(min=1, help="Steps of the sampler; by default as reconstruct.")] = None,
+    sampler: Annotated[str | None, Option(help="dpm++2m or ddim; by default as reconstruct.")] = None,
     factors: Annotated[
         str, Option(help="one for each quantity, by-tissue for FA and MD, or auto: the latter where it is needed.")
     ] = "auto",
@@ -56,7 +56,9 @@ def calibrate(
         data=data,
         cohort=read_cohort(cohort, overrides or []),
         subjects=subjects,
-        settings=Settings(samples=samples, steps=steps, sampler=sampler, seed=seed),
+        settings=Settings(
+            samples=samples, steps=steps or Settings.steps, sampler=sampler or Settings.sampler, seed=seed
+        ),
         device=pick_device(device),
         out=out,
         factors=factors,  # type: ignore[arg-type]  # one of them, as was just checked
