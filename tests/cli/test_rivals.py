@@ -25,6 +25,9 @@ LEAST_FALL = {
     ("diffdti", 1): 0.25,
     ("ldm", 1): 0.5,
     ("ldm", 2): 0.3,
+    ("coupled", 1): 0.4,
+    ("coupled", 2): 0.1,
+    ("coupled", 3): 0.2,
 }
 """Share by which the mean loss of the last tenth of a stage lies below that of its first tenth."""
 

@@ -146,11 +146,14 @@ def test_the_equal_comparison_gives_every_method_the_same_minutes_stream_and_sam
     training, compared = study.training, study.comparisons["equal"]
     names = [*compared.methods, compared.ours]
     runs = {reference_of(study.methods[name].bundle).name for name in names if study.methods[name].bundle}
-    assert {training.runs[run].method for run in runs} == {*RIVALS, "tensorldm"}
+    assert {training.runs[run].method for run in runs} == {*RIVALS, "tensorldm"} - {"coupled"}  # an ablation
     assert {round(training.minutes_with_start(run), 9) for run in runs} == {6.0}
     settings = {run: make_ready(training, run, tmp_path, seed=0).settings for run in runs}
     assert len({each.data.model_dump_json() for each in settings.values()}) == 1
     assert len({each.average.model_dump_json() + each.validation.model_dump_json() for each in settings.values()}) == 1
+    expectation = settings["tensorldm"].stages["0"]
+    for stage in settings["unet"].stages.values():  # the sceptic's rival has the loss of our own regression
+        assert stage.lem_weight == expectation.lem_weight
     drawing = {name: study.methods[name] for name in names if name.split()[0] in ("tensorldm", "diffdti", "ldm")}
     for name, method in drawing.items():
         assert (method.samples, method.steps) == ((1 if name.endswith("K=1") else 4), 25)
@@ -166,12 +169,13 @@ def test_the_ablations_are_all_there_short_and_share_what_they_can(tmp_path):
     assert max(training.minutes(run) for run in training.runs) <= 4
     assert {
         "w/o CCA", "w/o MoE", "w/o AE-LEM", "w/o full-volume fine-tuning", "w/o joint AE", "w/o joint LDM",
-        "Stage 1+2", "Stage 2 alone", "No-Anatomy", "No-Pretrain",
+        "Stage 1+2", "Stage 2 alone", "No-Anatomy", "No-Pretrain", "Channel-Shared",
     } <= set(study.methods)  # fmt: skip
     assert training.runs["no-cca"].start == "full/4"
     assert training.minutes_with_start("no-pretrain") == pytest.approx(training.minutes_with_start("full"))
     for pair in (("full", "stage2-alone", 2), ("plain", "no-anatomy", 2)):
         first, second, stage = pair
         assert training.minutes_with_start(first, stage) == pytest.approx(training.minutes_with_start(second))
+    assert training.minutes("coupled") == pytest.approx(training.minutes("plain"))
     again = [name for name in training.runs if training.runs[name].seed == 1]
     assert again == ["full-again", "no-cca-again", "no-moe-again"]

@@ -83,6 +83,12 @@ def _ldm(config: Any, scaling: TensorScaling) -> Rival:
     return LDM(config, scaling)
 
 
+def _coupled(config: Any, scaling: TensorScaling) -> Rival:
+    from tensorldm.baselines.learned.coupled import Coupled
+
+    return Coupled(config, scaling)
+
+
 ADVERSARIAL = (RivalRow(1, "generator and critic", "volumes"),)
 SLICES = (RivalRow(1, "slices", "volumes"),)
 RIVALS: Final[Mapping[str, RivalKind]] = MappingProxyType(
@@ -110,6 +116,17 @@ RIVALS: Final[Mapping[str, RivalKind]] = MappingProxyType(
                 ),
                 True,
                 _ldm,
+            ),
+            RivalKind(
+                "coupled",
+                "an ablation of TensorLDM: its latents denoised as one stack",
+                (
+                    RivalRow(1, "patches", "patches"),
+                    RivalRow(2, "whole volumes", "volumes", starts_from=(1,)),
+                    RivalRow(3, "denoising", "volumes", starts_from=(1, 2), fresh=False),
+                ),
+                True,
+                _coupled,
             ),
         )
     }

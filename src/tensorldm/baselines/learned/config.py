@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from tensorldm.config.model import DiffusionConfig, ScalingConfig, Widths
+from tensorldm.config.model import DiffusionConfig, ModelConfig, ScalingConfig, Widths
 from tensorldm.config.reading import Strict
 from tensorldm.config.run import RunSettings
 from tensorldm.config.training import StageConfig
@@ -120,8 +120,37 @@ class LDMModel(RivalModel):
     diffusion: DiffusionConfig = DiffusionConfig()
 
 
+class CoupledModel(RivalModel):
+    """TensorLDM's autoencoder and one denoiser of all its latents."""
+
+    method: Literal["coupled"]
+    tensorldm: ModelConfig = Field(description="whose autoencoder it has; its U-Net is not used")
+    channels: Widths = Field(min_length=1, description="of the denoiser")
+    blocks: int = Field(default=2, ge=1, le=MOST)
+    attention_levels: tuple[int, ...] = ()
+    head_channels: int = Field(default=32, gt=0)
+    norm_groups: int = Field(default=8, ge=1)
+
+    @model_validator(mode="after")
+    def _one_scale_and_grid(self) -> "CoupledModel":
+        if self.tensorldm.scaling != self.scaling:
+            raise ValueError("scaling and tensorldm.scaling are the same")
+        if self.tensorldm.expectation is not None:
+            raise ValueError("no stage trains an expectation here; leave tensorldm.expectation out")
+        if len(self.tensorldm.unet.channels) < len(self.channels):
+            raise ValueError("tensorldm.unet needs as many levels as the denoiser: volumes are padded for it")
+        return self
+
+
 AnyModel = Annotated[
-    RegressionModel | Pix2PixModel | CycleGANModel | ResViTModel | SuperDTIModel | DiffDTIModel | LDMModel,
+    RegressionModel
+    | Pix2PixModel
+    | CycleGANModel
+    | ResViTModel
+    | SuperDTIModel
+    | DiffDTIModel
+    | LDMModel
+    | CoupledModel,
     Field(discriminator="method"),
 ]
 
