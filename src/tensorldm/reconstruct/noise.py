@@ -17,6 +17,7 @@ Spread is always 1.4826 times the median absolute deviation, which does not foll
 
 from typing import Final, Literal, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -119,7 +120,7 @@ def _robust_covariance(values: Float[Tensor, "v n"]) -> Float[Tensor, "n n"]:
 
 def _rayleigh_sigma(values: Float[Tensor, " v"]) -> float | None:
     """σ from the median, the bright tail cut off again and again until nothing changes."""
-    ordered = values.sort().values
+    ordered = torch.from_numpy(np.sort(values.cpu().numpy()))  # three times as fast as torch's, which keeps the places
     kept = len(ordered) // 2  # the darker half: most heads leave more air than tissue outside the mask
     for _ in range(_ITERATIONS):
         low, median, high = (float(ordered[int(share * kept)]) for share in (0.25, 0.5, 0.75))
@@ -151,5 +152,10 @@ def _high_pass_is_inside(mask: Mask) -> Bool[Tensor, "u v w"]:
 
 def _grown(mask: Mask, voxels: int) -> Mask:
     """The mask grown by this many voxels along each axis, corners included."""
-    pooled = torch.nn.functional.max_pool3d(mask.float()[None, None], 2 * voxels + 1, stride=1, padding=voxels)
-    return pooled[0, 0] > 0
+    for axis in range(3):
+        count, grown = mask.shape[axis], mask.clone()
+        for step in range(1, min(voxels, count - 1) + 1):
+            grown.narrow(axis, step, count - step).logical_or_(mask.narrow(axis, 0, count - step))
+            grown.narrow(axis, 0, count - step).logical_or_(mask.narrow(axis, step, count - step))
+        mask = grown
+    return mask

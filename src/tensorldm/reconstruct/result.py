@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -16,6 +16,9 @@ from tensorldm.imaging.frames import tensor_to_frame
 from tensorldm.imaging.map_files import MAPS
 from tensorldm.imaging.volume import Space
 from tensorldm.shapes import Affine, Image, MaskImage
+
+ASKED_OFTEN: Final = ("fa", "md")
+"""Maps that files, summary, picture and page all want: computed once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +45,7 @@ class Reconstruction:
     notes: Mapping[str, Any]
     """Method, model, sampling: what the sidecar says."""
     seconds: Mapping[str, float] = field(default_factory=dict)
+    _kept: dict[str, Image] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def affine(self) -> Affine:
@@ -65,8 +69,13 @@ class Reconstruction:
 
     def map(self, name: str) -> Float[ndarray, "x y z *n"]:
         """A map of the tensor by name: fa, md, rd, ad, colour_fa, v1; directions and colours in scanner axes."""
-        formula, _ = MAPS[name]
-        return self.scatter(formula(self.inside("scanner")))
+        if name not in self._kept:
+            formula, _ = MAPS[name]
+            image = self.scatter(formula(self.inside("scanner")))
+            if name not in ASKED_OFTEN:
+                return image
+            self._kept[name] = image
+        return self._kept[name].copy()  # the caller's own, to change as they like
 
     def eigen(self, frame: Frame = "scanner") -> tuple[Float[ndarray, "x y z 3"], Float[ndarray, "x y z 3 3"]]:
         """Eigenvalues in falling order, and eigenvectors in columns: ``vectors[..., :, 0]`` is v1."""

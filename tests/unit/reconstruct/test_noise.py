@@ -1,12 +1,14 @@
 """The noise level of scans whose noise is known."""
 
+import numpy as np
 import pytest
 import torch
+from scipy import ndimage
 
 from tensorldm.cohort.procedural import ProceduralSource
 from tensorldm.cohort.scanner import add_noise, brain_signal, noise_level
 from tensorldm.errors import DataError
-from tensorldm.reconstruct.noise import from_background, from_high_pass, from_repeats, noise_sigma
+from tensorldm.reconstruct.noise import _grown, from_background, from_high_pass, from_repeats, noise_sigma
 
 BVALS = torch.tensor([0.0, 1000.0, 1000.0, 1000.0])
 DIRECTIONS = torch.cat((torch.zeros(1, 3), torch.eye(3)))
@@ -114,3 +116,10 @@ def test_scans_without_measurable_noise_are_refused_with_a_reason(head):
         noise_sigma(series[:, :, :2], BVALS, mask=mask[:, :, :2])
     with pytest.raises(DataError, match="no noise at all"):
         noise_sigma(torch.ones(20, 20, 20, 4), BVALS, mask=torch.ones(20, 20, 20, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("voxels", [1, 4, 9])
+def test_a_mask_grows_as_scipy_would_grow_it_also_at_the_border_and_where_it_is_thin(voxels, generator):
+    mask = torch.rand(6, 13, 1, generator=generator) > 0.95
+    block = np.ones((2 * voxels + 1,) * 3, dtype=bool)
+    np.testing.assert_array_equal(_grown(mask, voxels).numpy(), ndimage.binary_dilation(mask.numpy(), block))

@@ -1,5 +1,7 @@
 """The one screen at the end tells a brain from what is none."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -50,3 +52,15 @@ def test_directions_are_in_scanner_axes_and_eigenvalues_fall():
     assert np.abs(fibres.v1[..., 0]) == pytest.approx(1)
     values, _ = fibres.eigen()
     np.testing.assert_allclose(values[0, 0, 0], [1.2e-3, 0.5e-3, 0.5e-3], rtol=1e-5)
+
+
+def test_maps_that_are_asked_for_often_are_computed_once_and_given_as_the_callers_own(monkeypatch):
+    found, formulas = result(1.2e-3, 0.5e-3), []
+    real = Reconstruction.inside
+    monkeypatch.setattr(Reconstruction, "inside", lambda self, frame: formulas.append(frame) or real(self, frame))
+    first = found.fa
+    first[...] = 7
+    assert np.allclose(found.fa, 0.7 / 1.94**0.5, atol=1e-5), "what a caller does to its map does not come back"
+    assert len(formulas) == 1
+    again = replace(found, tensor=found.tensor * 0)
+    assert not again.fa.any(), "another tensor has another map"
