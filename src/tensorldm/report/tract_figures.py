@@ -46,6 +46,7 @@ def draw_core_distances(path: Path, rows: Sequence[Row]) -> None:
         _draw_bars(axes, at, means, width=width, label=method, floor=method == NOISE_FLOOR)
     axes.set(yscale="log", ylabel="core distance, mm", xticks=np.arange(len(bundles)))
     axes.set_ylim(bottom=LEAST_SHOWN_MM)
+    axes.yaxis.set_major_formatter("{x:g}")  # millimetres, not powers of ten
     axes.set_xticklabels(bundles, rotation=45, ha="right")
     axes.grid(axis="y", which="both", alpha=0.25)
     axes.legend(fontsize=7, ncols=min(len(methods), 4), loc="lower center", bbox_to_anchor=(0.5, 1.0))
