@@ -32,7 +32,7 @@ def _facts(result: Reconstruction, notes: Mapping[str, Any]) -> Iterator[tuple[s
         yield "Device", str(notes["Device"])
     intervals = notes.get("Intervals")
     if isinstance(intervals, Mapping):
-        factors = ", ".join(f"{key} × {intervals[key]:.3g}" for key in ("fa", "md", "v1") if key in intervals)
+        factors = ", ".join(_factor(intervals, key) for key in ("fa", "md", "v1") if key in intervals)
         yield "Intervals", f"{float(intervals.get('Level', 0.95)):.0%}; {intervals.get('source', '–')} ({factors})"
     sides = " × ".join(f"{side:.3g}" for side in result.space.voxel_size)
     yield "Grid", f"{' × '.join(map(str, result.space.shape))} voxels of {sides} mm ({notes.get('Grid', 'native')})"
@@ -47,6 +47,14 @@ def _facts(result: Reconstruction, notes: Mapping[str, Any]) -> Iterator[tuple[s
     for name, digest in dict(notes.get("Inputs", {})).items():
         yield f"Input {name}", tag("span", f"SHA-256 {digest}", class_="hash")
     yield "Versions", ", ".join(f"{name} {version}" for name, version in dict(notes.get("Versions", {})).items())
+
+
+def _factor(intervals: Mapping[str, Any], key: str) -> str:
+    """A quantity's factor; where it follows the tissue that a voxel looks like, each one's."""
+    by_tissue = intervals.get(f"{key}_by_tissue")
+    if by_tissue is None:
+        return f"{key} × {intervals[key]:.3g}"
+    return f"{key} × {' / '.join(f'{factor:.3g}' for factor in by_tissue)} in csf / grey / white"
 
 
 def brain_litres(result: Reconstruction) -> float:

@@ -37,7 +37,7 @@ class SidecarNotes(BaseModel):
     Seed: int | None = None
     Sampler: str | None = None
     NoiseSigma: FiniteFloat | None = None
-    Intervals: dict[str, float | str] | None = None
+    Intervals: dict[str, float | str | tuple[FiniteFloat, FiniteFloat, FiniteFloat] | None] | None = None
     Inputs: dict[str, str] = Field(default_factory=dict)
     Versions: dict[str, str] = Field(default_factory=dict)
     GradientTable: list[str] | None = None
