@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from scipy.stats import t as student
 
 from tensorldm.errors import DataError
 from tensorldm.reconstruct.calibration import Judged, fit_calibration, judge, measure_coverage
@@ -49,6 +50,17 @@ def test_factors_fitted_on_some_subjects_cover_others(level, generator):
     for name in ("fa", "md", "v1"):
         assert getattr(before, name) < level - 0.05
         assert getattr(after, name) == pytest.approx(level, abs=0.015)
+
+
+@pytest.mark.parametrize("used", [2, 8, 16])
+def test_factors_fitted_with_four_samples_nearly_hold_with_another_number(used, generator):
+    # In closed form 0.953, 0.943 and 0.937: the error of the mean shrinks with K, that of the truth does not.
+    calibration = fit_calibration([judged(generator, 4, truth_sd=2 * SD) for _ in range(3)], source="four")
+    found = measure_coverage([judged(generator, used, truth_sd=2 * SD)], calibration=calibration)
+    fitted, needed = (((4 + 1 / k) / (1 + 1 / k)) ** 0.5 for k in (4, used))
+    quantile = student.ppf(0.975, used - 1) * fitted / needed
+    assert found.md == pytest.approx(2 * student.cdf(quantile, used - 1) - 1, abs=0.012)
+    assert found.md == pytest.approx(0.95, abs=0.02)
 
 
 def test_coverage_counts_what_the_written_intervals_hold(generator):
