@@ -7,7 +7,7 @@ import secrets
 import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from tensorldm.reconstruct.files import Failed, Finished, Request, check_files, 
 from tensorldm.reconstruct.inputs import InputFiles
 from tensorldm.reconstruct.journal import Entry, find_done
 from tensorldm.reconstruct.naming import naming_for
-from tensorldm.reconstruct.overlap import helpers_for
+from tensorldm.reconstruct.overlap import bytes_of_helper, helpers_for
 from tensorldm.reconstruct.pipeline import Tell
 from tensorldm.reconstruct.shared_engine import EngineAtDesk, SharedEngine
 from tensorldm.work.crew import ALONE, Crew, Done, Lost, perform, silent
@@ -37,7 +37,7 @@ def reconstruct_files(
     ``tell`` hears what is being done, ``say`` what a user should read about the crew. Outcomes come as they are known.
     """
     with writing_to(request.out):
-        missing, alone = [], len(inputs) == 1
+        missing, largest, alone = [], 0, len(inputs) == 1
         if any(files.entities is not None for files in inputs):
             check_place(request.out)
         for files in inputs:
@@ -46,13 +46,16 @@ def reconstruct_files(
             try:
                 done = None if request.redo else find_done(request.out, files, recipe=request.recipe(naming))
                 if done is None:
-                    check_files(files, request, naming=naming)
+                    plan = check_files(files, request, naming=naming).plan
+                    largest = max(largest, bytes_of_helper(plan.space.shape, len(plan.read)))
                     missing.append(files)
                 else:
                     yield _kept(done, request.out)
             except TensorldmError as error:
                 yield Failed(files.name, error)
-        with closing(_performed(missing, request, alone=alone, tell=tell, crew=crew, say=say)) as ended:
+        helpers = helpers_for(request.device, len(missing), bytes_each=largest) if crew.stays_here(len(missing)) else 0
+        task = Reconstructing(request, secrets.token_hex(8), alone=alone, tell=tell, asks=helpers > 0)
+        with closing(_performed(task, missing, helpers=helpers, crew=crew, say=say)) as ended:
             for each in ended:
                 outcome = each.value if isinstance(each, Done) else _lost(each)
                 if isinstance(outcome, Finished):
@@ -64,22 +67,20 @@ Ended = Done[InputFiles, Finished | Failed] | Lost[InputFiles]
 
 
 def _performed(
-    missing: Sequence[InputFiles], request: Request, *, alone: bool, tell: Tell, crew: Crew, say: Tell
+    task: "Reconstructing", missing: Sequence[InputFiles], *, helpers: int, crew: Crew, say: Tell
 ) -> Generator[Ended, None, None]:
     """Every scan by whoever suits: helpers around this process's GPU, this process alone, or the crew."""
-    here, token = crew.stays_here(len(missing)), secrets.token_hex(8)
-    helpers = helpers_for(request.device, len(missing)) if here else 0
-    task = Reconstructing(request, token, alone=alone, tell=tell if here and not helpers else silent, asks=helpers > 0)
+    tell, elsewhere = task.tell, replace(task, tell=silent)
     try:
         if helpers:
-            desk = EngineAtDesk(partial(_engine, request, token), partial(_tell_of, tell, part="reconstructing"))
-            yield from perform_in_pool(
-                task, missing, workers=helpers, serve=desk, meanwhile=partial(_load_early, desk.load, tell)
-            )
+            desk = EngineAtDesk(task.engine, partial(_tell_of, tell, part="reconstructing"))
+            early = partial(_load_early, desk.load, tell)
+            yield from perform_in_pool(elsewhere, missing, workers=helpers, serve=desk, meanwhile=early)
         else:
-            yield from perform(task, missing, crew=crew, tell=say)
+            here = crew.stays_here(len(missing))
+            yield from perform(task if here else elsewhere, missing, crew=crew, tell=say)
     finally:
-        let_go(token)
+        let_go(task.token)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,13 +113,14 @@ class Reconstructing:
         request = self.request
         naming = naming_for(files, alone=self.alone, grid=request.settings.grid)
         job = check_files(files, request, naming=naming)
-        engine: Engine = SharedEngine(request.choice.traits, files.name) if self.asks else _engine(request, self.token)
+        engine: Engine = SharedEngine(request.choice.traits, files.name) if self.asks else self.engine()
         finished, _ = run_job(job, engine, request=request, tell=partial(_tell_of, self.tell, files.name))
         return finished
 
-
-def _engine(request: Request, token: str) -> Engine:
-    return once(token, lambda: request.choice.load(request.settings, device=own_gpu(request.device)))
+    def engine(self) -> Engine:
+        """Loaded once in a process."""
+        request = self.request
+        return once(self.token, lambda: request.choice.load(request.settings, device=own_gpu(request.device)))
 
 
 def _load_early(load: Callable[[], Engine], tell: Tell) -> None:

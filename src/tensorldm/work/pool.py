@@ -23,7 +23,10 @@ from tensorldm.work.serving import Call, Desk, Serve, sit_down
 J = TypeVar("J")
 R = TypeVar("R")
 
-ENDED = "its process was ended from outside, most often for lack of memory. Run again with fewer --workers."
+ENDED = (
+    "its process was ended from outside, most often for lack of memory. Run again with fewer --workers, or beside a GPU "
+    "with a smaller TENSORLDM_HELPERS."
+)
 
 
 def perform_in_pool(

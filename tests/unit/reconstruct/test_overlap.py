@@ -11,13 +11,17 @@ import torch
 from tensorldm.errors import ConfigError, DataWarning
 from tensorldm.reconstruct import overlap, shared_engine
 from tensorldm.reconstruct.engine import Engine, Traits, WorkingScan
-from tensorldm.reconstruct.overlap import VARIABLE, cores_here, helpers_for
+from tensorldm.reconstruct.overlap import VARIABLE, bytes_of_helper, cores_here
 from tensorldm.reconstruct.shared_engine import EngineAtDesk, SharedEngine
 from tensorldm.reconstruct.uncertainty import Calibration
 from tensorldm.work.serving import Message, receive, send
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 GIB = 2**30
+
+
+def helpers_for(device, scans, bytes_each=2 * GIB):
+    return overlap.helpers_for(device, scans, bytes_each=bytes_each)
 
 
 @pytest.fixture(autouse=True)
@@ -44,9 +48,16 @@ def test_memory_and_cores_bound_the_helpers(monkeypatch):
     monkeypatch.setattr(overlap.bounded, "machine_bytes", lambda: 3 * GIB)
     assert helpers_for(GPU, 50) == 0, "one helper would overlap with nothing"
     monkeypatch.setattr(overlap.bounded, "machine_bytes", lambda: 512 * GIB)
+    assert helpers_for(GPU, 50, bytes_each=128 * GIB) == 4
     for cores, wanted in ((1, 2), (2, 2), (64, 16)):
         monkeypatch.setattr(overlap, "cores_here", lambda cores=cores: cores)
         assert helpers_for(GPU, 50) == wanted
+
+
+def test_a_helper_is_given_room_by_the_size_of_its_scan():
+    clinical, fine = bytes_of_helper((91, 109, 91), 4), bytes_of_helper((145, 174, 145), 108)
+    assert 1.2 * GIB < clinical < 2 * GIB
+    assert fine > 6 * clinical
 
 
 def test_the_user_decides_on_any_device(monkeypatch):
