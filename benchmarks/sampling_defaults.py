@@ -85,10 +85,16 @@ class Tap:
         del self.model.decode
 
 
+def for_maths(device):
+    """Where eigenvalues of millions of tensors are quickest; Apple's devices have no double precision."""
+    return device if device.type == "cuda" else torch.device("cpu")
+
+
 def draw(engine, scan):
     """All samples, and a function that decodes the mean of the first K latents; mm²/s inside the mask."""
     with Tap(engine.model) as tap:
         samples = engine.estimate(scan)
+    samples = samples.to(for_maths(engine.device))
     latents, size = torch.cat(tap.latents), tuple(scan.mask.shape)
     scaling = build_scaling(engine.info.model)
 
@@ -114,7 +120,7 @@ def tensors_of(samples, decode_mean, counts):
 
 def figures(packed, known, device):
     """Every figure of one tensor field."""
-    where = device if device.type == "cuda" else torch.device("cpu")
+    where = for_maths(device)
     found, truth, clean = (values.to(where) for values in (packed, known.truths[FIT], known.truths[CLEAN]))
     mask = torch.ones(len(found), dtype=torch.bool, device=where)
     fa, true_fa = fractional_anisotropy(found), fractional_anisotropy(truth)
