@@ -24,8 +24,8 @@ J = TypeVar("J")
 R = TypeVar("R")
 
 ENDED = (
-    "its process was ended from outside, most often for lack of memory. Run again with fewer --workers, or beside a GPU "
-    "with a smaller TENSORLDM_HELPERS."
+    "its process was ended from outside, most often for lack of memory. Run again with fewer --workers, or, beside a "
+    "GPU, with a smaller TENSORLDM_HELPERS."
 )
 
 

@@ -57,7 +57,7 @@ def test_memory_and_cores_bound_the_helpers(monkeypatch):
 def test_a_helper_is_given_room_by_the_size_of_its_scan():
     clinical, fine = bytes_of_helper((91, 109, 91), 4), bytes_of_helper((145, 174, 145), 108)
     assert 1.2 * GIB < clinical < 2 * GIB
-    assert fine > 6 * clinical
+    assert fine > 5 * clinical
 
 
 def test_the_user_decides_on_any_device(monkeypatch):
