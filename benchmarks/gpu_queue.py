@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -51,8 +52,8 @@ def make_queue(root: Path, count: int, *, shape: tuple[int, int, int], voxel_mm:
     clean[head.mask] = SCANNER_UNITS * brain_signal(head, bvals, directions).float()
     space = Space(shape, np.diag([voxel_mm, voxel_mm, voxel_mm, 1.0]))
     table = GradientTable(bvals.double().numpy(), directions.double().numpy())
-    images = []
-    for number in range(count):
+
+    def write(number: int) -> Path:
         random = torch.Generator().manual_seed(number)
         real, imaginary = (SCANNER_UNITS / SNR * torch.randn(clean.shape, generator=random) for _ in range(2))
         image = root / f"scan{number:03d}" / "dwi.nii.gz"
@@ -60,8 +61,10 @@ def make_queue(root: Path, count: int, *, shape: tuple[int, int, int], voxel_mm:
         write_fsl(image.with_name("dwi.bval"), image.with_name("dwi.bvec"), gradients=table, space=space)
         if with_mask:
             write_mask(image.with_name("mask.nii.gz"), head.mask.numpy(), space=space)
-        images.append(image)
-    return images
+        return image
+
+    with ThreadPoolExecutor(cores_here()) as pool:
+        return list(pool.map(write, range(count)))
 
 
 class GpuWatch:

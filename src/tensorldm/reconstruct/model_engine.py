@@ -177,8 +177,10 @@ class ModelEngine:
 
     def _unscaled(self, components: Float[Tensor, "k 6 x y z"], scan: WorkingScan) -> Float[Tensor, "k v 6"]:
         """mm²/s inside the mask, on the CPU."""
-        unscaled = build_scaling(self.info.model).unscale(components.float()).cpu()
-        return rearrange(unscaled[:, :, scan.mask], "k d v -> k v d").double()
+        unscaled = build_scaling(self.info.model).unscale(components.float())
+        # Chosen and turned on the device, which else would wait while one core does it.
+        inside = rearrange(unscaled[:, :, scan.mask.to(unscaled.device)], "k d v -> k v d").contiguous()
+        return inside.cpu().double()
 
 
 def samples_at_once(device: torch.device, wanted: int) -> int:
