@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -136,6 +137,7 @@ def choose_rate(ready: Ready, training: TrainingConfig, *, console: Console | No
         raise TensorldmError(f"{ready.name}: no trial of a learning rate ended with a finite {SCORE}. Lower the rates.")
     told = {f"{factor:g}": value if math.isfinite(value) else None for factor, value in scores.items()}
     write_json(path, {"factor": best, SCORE: told})
+    shutil.rmtree(ready.folder / TRIALS, ignore_errors=True)
     return ready.with_rates(best)
 
 

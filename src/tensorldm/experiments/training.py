@@ -1,7 +1,7 @@
 """Train every model of a study that is not trained yet, one after the other, each with its own budget.
 
 STUDY/runs/NAME/recipe.json     what the run was begun with: it goes on only with the same
-STUDY/runs/NAME/trials/         short runs by which a learning rate was chosen, and rate.json, what came of them
+STUDY/runs/NAME/rate.json       what came of short trials of several learning rates
 STUDY/runs/NAME/stageN/bundle/  as of `tensorldm train`
 STUDY/training.jsonl            a line for every session of every run
 
@@ -9,6 +9,7 @@ A run that fails is noted and the others go on; those that start from it are lef
 """
 
 import gc
+import shutil
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -128,10 +129,19 @@ def _train(ready: Ready, log: TrainingLog, *, console: Console | None) -> Ended:
     finally:
         minutes = (time.perf_counter() - began) / SECONDS_A_MINUTE
     _note(log, ready, end, minutes)
+    if end.end == TRAINED:
+        _tidy(ready)
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     return end
+
+
+def _tidy(ready: Ready) -> None:
+    """Leave the bundles and the log: points to go on from are several times as large, and nothing goes on from them."""
+    for number in ready.stages:
+        for name in ("checkpoints", "best"):
+            shutil.rmtree(ready.folder / f"stage{number}" / name, ignore_errors=True)
 
 
 def _note(log: TrainingLog, ready: Ready, end: Ended, minutes: float) -> None:

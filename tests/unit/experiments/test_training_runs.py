@@ -265,6 +265,8 @@ def test_one_command_trains_measures_and_tabulates_and_the_next_goes_on(scans, t
     first = call("--only", "superdti")
     assert first.exit_code == 0, first.output
     assert "unet is left out of the tables: it is not trained yet." in first.output
+    stages = tmp_path / "out" / "runs" / "superdti" / "stage1"
+    assert {path.name for path in stages.iterdir()} == {"bundle", "stage.json"}  # nothing large is left behind
     second = call()
     assert second.exit_code == 0, second.output
     assert "superdti: trained (before)" in second.output
