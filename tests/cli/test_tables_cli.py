@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from tensorldm.cli import verbs  # noqa: F401  registers the verbs
 from tensorldm.cli.main import app
-from tensorldm.errors import ConfigError, DataError
+from tensorldm.errors import ConfigError, DataError, ToolError
 
 STUDY = """
 groups:
@@ -80,3 +80,20 @@ def test_a_folder_without_a_study_and_a_study_with_a_wrong_word_are_refused(ran,
         invoke("tables", "make", tmp_path)
     with pytest.raises(ConfigError, match="Did you mean"):
         invoke("tables", "run", "--config", ran[0] / "study.yaml", "--out", tmp_path, "--set", "keep_tensor=1")
+
+
+def test_a_machine_that_cannot_draw_still_makes_the_tables(ran, tmp_path, monkeypatch):
+    from tensorldm.cli import table_figures
+
+    def no_pictures(stored, out):
+        raise ToolError("No picture was drawn: matplotlib is not installed.")
+
+    monkeypatch.setattr(table_figures, "draw_figures", no_pictures)
+    said = invoke("tables", "make", ran[0] / "out", "--out", tmp_path / "tables")
+    assert "No figures: No picture was drawn" in said
+    assert list((tmp_path / "tables").glob("table02-*.tex"))
+
+
+def test_a_study_without_training_has_nothing_to_train(ran, tmp_path):
+    with pytest.raises(ConfigError, match="has no 'training'"):
+        invoke("tables", "train", "--config", ran[0] / "study.yaml", "--out", tmp_path)

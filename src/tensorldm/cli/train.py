@@ -19,7 +19,7 @@ def train(
     out: Annotated[Path, Option(help="Folder of the run; the same command again goes on from it.")],
     config: Annotated[str, Option(help="A preset (paper, base, smoke) or a YAML file.")] = "base",
     method: Annotated[
-        str, Option(help="tensorldm, or a rival: unet, pix2pix, cyclegan, resvit, superdti, diffdti, ldm.")
+        str, Option(help="tensorldm, or a rival: unet, pix2pix, cyclegan, resvit, superdti, diffdti, ldm, coupled.")
     ] = "tensorldm",
     stages: Annotated[str | None, Option(help="Which stages: 1-5, 4, or 1,2,4,5; all that the model has.")] = None,
     start: Annotated[

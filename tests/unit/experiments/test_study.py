@@ -300,3 +300,24 @@ def test_a_second_run_on_the_same_folder_is_refused(study, tmp_path):
 
     with writing_to(tmp_path / "out"), pytest.raises(DataError, match="out"):
         run(study, tmp_path / "out")
+
+
+def test_a_fit_whose_package_is_not_here_is_left_out_with_a_remark_and_the_rest_goes_on(study, tmp_path, monkeypatch):
+    from tensorldm.experiments import measuring
+
+    write = measuring.write_reference
+
+    def without_dipy(loaded, fit, path):
+        if fit == "wls":
+            raise ModuleNotFoundError("No module named 'dipy'")
+        write(loaded, fit, path)
+
+    monkeypatch.setattr(measuring, "write_reference", without_dipy)
+    part = study.model_copy(update=dict.fromkeys(("sampling", "runtime", "probe", "routing")))
+    closed = {name: part.methods[name] for name in ("ade", "ols-12")}
+    comparison = part.comparisons["equal"].model_copy(update={"ours": "ols-12", "methods": ("ade",)})
+    part = part.model_copy(update={"methods": closed, "comparisons": {"equal": comparison}})
+    remarks = run(part, tmp_path)
+    assert any("nothing is measured against WLS" in remark and "DIPY" in remark for remark in remarks)
+    assert {row.method for row in read_table(tmp_path / "fits.real.csv")} >= {"ade@reference=ols"}
+    assert {row.method for row in read_table(tmp_path / "accuracy.real.csv")} >= {"ade", "ols-12"}
