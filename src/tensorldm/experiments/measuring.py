@@ -14,7 +14,7 @@ import numpy as np
 from tensorldm.bundle import load_bundle
 from tensorldm.config.prepare import Fit
 from tensorldm.data.store import safe_name
-from tensorldm.errors import DataError
+from tensorldm.errors import DataError, TensorldmError
 from tensorldm.evaluation.evaluate import REFERENCE, evaluate_files
 from tensorldm.evaluation.measures import SPD_VIOLATIONS
 from tensorldm.evaluation.table import Row
@@ -132,7 +132,7 @@ def _is_usable(work: SubjectWork) -> bool:
 def _try(work: SubjectWork, planned: Planned) -> Path | None:
     try:
         return work.tensor(planned.variant)
-    except DataError as error:
+    except TensorldmError as error:  # a scan it cannot use, settings it does not have, a package that is not here
         work.remarks.append(f"{work.subject.name}: {planned.row_label} is missing: {error}")
         return None
 

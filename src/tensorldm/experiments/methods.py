@@ -70,9 +70,10 @@ def method_settings(config: MethodConfig, loaded: LoadedSubject, *, seed: int) -
     """How a model is used: on the paper's four volumes, unprojected wherever no interpolation stands in between."""
     resampled = len(working_grid(loaded.scan.space).steps) > 1
     spd = "project" if resampled else "raw"
-    return Settings(
-        spd=spd, directions="3", samples=config.samples, steps=config.steps, sampler=config.sampler, seed=seed
-    )
+    # A model that always gives the same tensor has no samples to average, whatever the study asks of those that draw.
+    draws = config.bundle is not None and choose(model=config.bundle).traits.samples
+    samples = config.samples if draws else None
+    return Settings(spd=spd, directions="3", samples=samples, steps=config.steps, sampler=config.sampler, seed=seed)
 
 
 def write_reference(loaded: LoadedSubject, fit: Fit, path: Path) -> None:

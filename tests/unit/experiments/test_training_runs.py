@@ -242,7 +242,11 @@ def test_no_anatomy_with_an_expectation_is_refused():
 def test_one_command_trains_measures_and_tabulates_and_the_next_goes_on(scans, tmp_path):
     study = {
         "groups": {"real": {"scans": [str(path) for path in scans[:1]]}},
-        "methods": {"ade": {"analytic": "ade"}, "superdti": {"bundle": "run:superdti"}, "unet": {"bundle": "run:unet"}},
+        "methods": {
+            "ade": {"analytic": "ade"},
+            "superdti": {"bundle": "run:superdti", "samples": 4},
+            "unet": {"bundle": "run:unet"},
+        },
         "comparisons": {"equal": {"title": "equal", "ours": "superdti", "methods": ["ade", "unet"]}},
         "training": {
             "size": "smoke",
