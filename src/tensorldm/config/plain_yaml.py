@@ -1,4 +1,4 @@
-"""YAML of settings: plain values, written out; the only module that knows PyYAML's classes, loaded when YAML is read."""
+"""YAML of settings: plain values, written out. The only module that knows PyYAML, loaded when YAML is read."""
 
 from typing import Any
 

@@ -41,8 +41,7 @@ class Source:
     num_anatomies: int
     """Independent anatomies among the training subjects."""
     repeating: int
-    """Whole heads that come again under the same name, with the same volumes: what is computed from so many may be kept.
-    """
+    """Whole heads that come again under the same name with the same volumes, so that work on so many may be kept."""
     patches: StreamOf
     volumes: StreamOf
     validation: StreamOf
