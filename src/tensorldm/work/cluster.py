@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -193,4 +193,5 @@ def _end_workers(cluster: LocalCluster) -> None:
             process = getattr(getattr(nanny, "process", None), "process", None)
             if process is not None:
                 nanny.auto_restart = False
-                process.kill()
+                with suppress(ValueError):  # it has just ended by itself, and Dask has closed its hand on it
+                    process.kill()

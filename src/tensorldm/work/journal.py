@@ -55,4 +55,6 @@ class Journal(Generic[E]):
 
     def _path(self, name: str) -> Path:
         """A stranger's name can neither leave the folder nor hide in it."""
-        return self.folder / f"{quote(name, safe='').lstrip('.')[:LONGEST_NAME]}.json"
+        quoted = quote(name, safe="")
+        visible = quoted if quoted[:1] not in (".", "") else f"%2E{quoted[1:]}"
+        return self.folder / f"{visible[:LONGEST_NAME]}.json"

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tensorldm.config.reading import Strict
@@ -40,7 +40,9 @@ def test_a_damaged_entry_counts_as_not_there(tmp_path, content):
     assert list(journal.entries()) == []
 
 
-@given(st.text(min_size=1, max_size=300))
+@example(".")
+@example("")
+@given(st.text(max_size=300))
 def test_no_name_leaves_the_folder_or_hides_in_it(tmp_path_factory, name):
     journal = Journal(tmp_path_factory.getbasetemp() / "journal", Note)
     path = journal._path(name)
