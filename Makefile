@@ -59,7 +59,7 @@ FUZZ_EXAMPLES ?= 1000
 FUZZ_SECONDS ?= 60
 fuzz: $(STAMP)
 	-$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt 'atheris>=3'
-	TENSORLDM_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) TENSORLDM_FUZZ_SECONDS=$(FUZZ_SECONDS) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/fuzz
+	TENSORLDM_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) TENSORLDM_FUZZ_SECONDS=$(FUZZ_SECONDS) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/fuzz --hypothesis-profile=search
 
 clean:
 	rm -rf $(VENV) demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 REPOSITORY = Path(__file__).parent.parent
 torch.set_num_threads(1)
@@ -15,6 +16,11 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 # The closed form by default, here and in programs that tests start; the shipped model has its own tests.
 os.environ["TENSORLDM_MODEL"] = "none"
+
+# A check says the same of the same code twice; new examples are looked for with --hypothesis-profile=search.
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("search", deadline=None, max_examples=500)
+settings.load_profile("same")
 
 
 def _real_data() -> Path:
