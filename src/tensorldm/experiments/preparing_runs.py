@@ -49,6 +49,18 @@ class Ready:
         """Where its weights will lie."""
         return bundle_of(self.folder, self.stages[-1])
 
+    def train(self, console: Console | None) -> bool:
+        """Every stage of it; whether all were finished."""
+        return run_training(
+            self.settings,
+            self.data,
+            out=self.folder,
+            stages=self.stages,
+            start=self.start,
+            console=console,
+            method=self.method,
+        )
+
     def measures(self, bundle: Path) -> dict[str, float]:
         """The last validation of a bundle that it made."""
         read = read_info if self.recipe.method == OURS else read_rival_info
@@ -149,15 +161,7 @@ def _trial(ready: Ready, factor: float, training: TrainingConfig, *, console: Co
         shorter.append(f"stages.{number}.steps={max(1, round(training.trial_share * steps))}")
     trial = ready.with_rates(factor).changed(shorter, folder=ready.folder / TRIALS / f"{factor:g}")
     try:
-        done = run_training(
-            trial.settings,
-            trial.data,
-            out=trial.folder,
-            stages=trial.stages,
-            start=trial.start,
-            console=console,
-            method=trial.method,
-        )
+        done = trial.train(console)
     except (ConfigError, DataError):
         raise
     except TensorldmError:  # a loss that is no number: this rate is too high

@@ -27,7 +27,6 @@ from tensorldm.experiments.preparing_runs import Ready, check_runs, choose_rate,
 from tensorldm.experiments.recipes import RUNS, RunReference, TrainingConfig, bundle_folder
 from tensorldm.experiments.training_log import TRAINED, TrainingLog, steps_of
 from tensorldm.imaging.atomic import write_text
-from tensorldm.training.run import run_training
 from tensorldm.work.folder import writing_to
 
 Say = Callable[[str], None]
@@ -109,15 +108,7 @@ def _train(ready: Ready, log: TrainingLog, *, console: Console | None) -> Ended:
     began, name = time.perf_counter(), ready.name
     end: Ended
     try:
-        done = run_training(
-            ready.settings,
-            ready.data,
-            out=ready.folder,
-            stages=ready.stages,
-            start=ready.start,
-            console=console,
-            method=ready.method,
-        )
+        done = ready.train(console)
         end = Ended(name, "trained") if done else Ended(name, "stopped", "the same command goes on")
     except TensorldmError as error:
         end = Ended(name, "failed", str(error))

@@ -129,7 +129,7 @@ def _positions(
 
 
 class Expectation(nn.Module):
-    """A U-Net on whole heads, every block modulated by the scan's vector; its output is added to the minimum norm."""
+    """A U-Net on heads or parts of them, every block modulated by the scan's vector; adds to the minimum norm."""
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ where they are, and a step whose loss or gradient is no number is undone by the 
 """
 
 import time
+from math import isfinite
 
 import torch
 from torch import Tensor
@@ -47,7 +48,7 @@ class Numbers:
         for player, note in self._first_broken.items():
             step, *values = note.tolist()
             if step >= 0:
-                bad = [name for name, value in zip(self._names[player], values, strict=True) if not abs(value) < 1e300]
+                bad = [name for name, value in zip(self._names[player], values, strict=True) if not isfinite(value)]
                 raise TensorldmError(
                     f"Stage {self.stage}, step {int(step)}: {', '.join(bad)} is not finite, so the weights were not "
                     f"touched. Lower stages.{self.stage}.learning_rate, or go on from the last checkpoint with other "

@@ -104,6 +104,7 @@ class StageRun:
         if step % config.keep.log_every == 0 or last:
             log.record("train", stage=self.number, step=step, **numbers.read())
         if self.held_out and step % config.validation.every == 0 and not last:
+            numbers.check()
             self._validate()
         stop = self._stop_asked()
         if step % config.keep.every == 0 or last or stop:

@@ -34,6 +34,7 @@ def test_the_signal_equation_holds_after_every_mirror_and_quarter_turn(make_subj
     assert moved.mask.shape[1:] == tuple(batch.mask.shape[1 + a] for a in axes)
     nearest = moved.directions[0, 1:].abs().argmax(dim=1)
     assert nearest.tolist() == [0, 1, 2]
+    torch.testing.assert_close(moved.centre[0], moved.mask[0].nonzero().float().mean(dim=0))
 
 
 def test_a_mirror_that_forgets_the_tensor_breaks_the_equation(make_subject):

@@ -13,7 +13,7 @@ from tensorldm.data.sampler import brain_corner, subject_at
 
 def same(a, b):
     return all(
-        torch.equal(getattr(a, n), getattr(b, n)) for n in ("dwi", "components", "mask", "directions", "voxel_size")
+        torch.equal(getattr(a, n), getattr(b, n)) for n in ("dwi", "components", "mask", "directions", "voxel_size", "centre")
     )
 
 
@@ -73,6 +73,8 @@ def test_patches_hold_the_subjects_own_voxels(make_store):
         box = tuple(slice(c, c + 6) for c in corner)
         torch.testing.assert_close(batch.components[i], whole.components[(slice(None), *box)])
         torch.testing.assert_close(batch.dwi[i], whole.dwi[(slice(None), *box)])
+        middle = whole.mask.nonzero().float().mean(dim=0)
+        torch.testing.assert_close(batch.centre[i] + torch.tensor(corner), middle)
 
 
 def test_whole_volumes_of_different_size_share_a_box_and_lose_nothing(make_store):
