@@ -12,9 +12,8 @@ from tensorldm.data.sampler import brain_corner, subject_at
 
 
 def same(a, b):
-    return all(
-        torch.equal(getattr(a, n), getattr(b, n)) for n in ("dwi", "components", "mask", "directions", "voxel_size", "centre")
-    )
+    names = ("dwi", "components", "mask", "directions", "voxel_size", "centre")
+    return all(torch.equal(getattr(a, name), getattr(b, name)) for name in names)
 
 
 def test_every_subject_comes_once_per_pass_and_passes_differ():
