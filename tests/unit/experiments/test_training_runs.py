@@ -160,6 +160,7 @@ def test_trials_are_shorter_by_their_share_and_a_rate_that_explodes_is_not_taken
         if config.stages["1"].learning_rate > 5 * plain.learning_rate:
             raise TensorldmError("Stage 1, step 2: loss is not finite.")
         return write(config, data, **more)
+
     monkeypatch.setattr(preparing_runs, "run_training", loop)
     go(settings(rates=(10.0, 1.0), trial_share=0.25), tmp_path, only=["superdti"])
     assert steps == [plain.steps // 4, plain.steps // 4, plain.steps]
