@@ -19,39 +19,48 @@ from tensorldm.errors import DataError
 
 NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS}
 """What file systems without locks answer."""
+TRIES = 3
+"""To open the lock, where the folder that it lies in goes away."""
 
 
 @contextmanager
 def holding(out: Path) -> Iterator[None]:
     """Hold the output folder ``out``, which need not exist yet, or refuse because another run does."""
-    path = lock_path(out)
-    stream = _acquire(path, out)
+    missing = [parent for parent in out.absolute().parents if not parent.exists()]
+    path, stream = _acquire(out)
     try:
         yield
     finally:
         path.unlink(missing_ok=True)  # while it is still held, so that nobody's later lock is removed
         stream.close()
+        with suppress(OSError):  # something was written there: it stays
+            for parent in missing:
+                parent.rmdir()
 
 
 def lock_path(out: Path) -> Path:
     """Beside the folder, which then stays clean and may appear by one rename; inside it where it is a mount point.
 
-    Only permission decides between the two, so that the runs of one person always look at the same place.
+    Only permission decides between the two, so that the runs of one person always look at the same place. The folder
+    that ``out`` will lie in is made first: else its place would be another one as soon as the first run makes it.
     """
     absolute = out.absolute()
-    parent = absolute.parent
-    while not parent.exists():
-        parent = parent.parent
-    if os.access(parent, os.W_OK) and not (absolute.exists() and absolute.is_mount()):
-        return parent / f".{absolute.name or 'tensorldm'}.lock"
+    absolute.parent.mkdir(parents=True, exist_ok=True)
+    if os.access(absolute.parent, os.W_OK) and not (absolute.exists() and absolute.is_mount()):
+        return absolute.parent / f".{absolute.name or 'tensorldm'}.lock"
     return absolute / ".tensorldm.lock"
 
 
-def _acquire(path: Path, out: Path) -> BinaryIO:
+def _acquire(out: Path) -> tuple[Path, BinaryIO]:
+    tries = TRIES
     while True:
         try:
+            path = lock_path(out)
             stream = path.open("a+b")
         except OSError as error:
+            tries -= 1
+            if isinstance(error, FileNotFoundError) and tries:
+                continue  # a run that ended may have removed the empty folder between our two steps
             raise DataError(
                 f"{out}: cannot be written ({error.strerror}). Choose a folder that you may write to."
             ) from error
@@ -70,7 +79,7 @@ def _acquire(path: Path, out: Path) -> BinaryIO:
             stream.truncate(0)
             stream.write(_signature())
             stream.flush()
-            return stream
+            return path, stream
         stream.close()  # its holder removed the file between our two steps: the next try makes a new one
 
 

@@ -50,7 +50,35 @@ def test_a_killed_process_holds_nothing(tmp_path):
 
 def test_the_lock_lies_beside_the_folder_so_that_the_folder_may_appear_by_a_rename(tmp_path):
     with holding(tmp_path / "deep" / "out"):
-        assert not (tmp_path / "deep").exists()
+        assert not (tmp_path / "deep" / "out").exists()
+
+
+def test_a_second_run_is_refused_where_the_first_had_to_make_the_folders_above(tmp_path):
+    out = tmp_path / "deep" / "er" / "out"
+    with holding(out):
+        out.mkdir(parents=True, exist_ok=True)
+        with pytest.raises(DataError, match="another run"):
+            holding(out).__enter__()
+
+
+def test_folders_of_the_same_name_in_places_that_are_not_there_yet_are_two_folders(tmp_path):
+    with holding(tmp_path / "one" / "out"), holding(tmp_path / "two" / "out"):
+        pass
+
+
+def test_folders_that_were_made_for_the_lock_alone_go_with_it_and_others_stay(tmp_path):
+    with holding(tmp_path / "deep" / "er" / "out"):
+        pass
+    assert not list(tmp_path.iterdir())
+    with holding(tmp_path / "deep" / "er" / "out"):
+        (tmp_path / "deep" / "kept").touch()
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["kept"]
+
+
+def test_a_place_below_a_file_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"out: cannot be written"):
+        holding(tmp_path / "file" / "out").__enter__()
 
 
 def test_it_lies_inside_where_the_place_beside_may_not_be_written_to(tmp_path, monkeypatch):
