@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from tensorldm.cli import verbs  # noqa: F401  registers the verbs
 from tensorldm.cli.main import app
-from tensorldm.errors import DataError, DataWarning, TensorldmError, ToolError
+from tensorldm.errors import ConfigError, DataError, DataWarning, TensorldmError, ToolError
 from tensorldm.evaluation.table import read_table
 from tensorldm.evaluation.tract_measures import CORE
 from tensorldm.evaluation.tracts import NOISE_FLOOR
@@ -16,6 +16,7 @@ from tensorldm.imaging.nifti import write_mask
 from tensorldm.imaging.tensor_files import write_tensor
 from tensorldm.imaging.volume import Space
 from tensorldm.tracts.tck import read_tck
+from tensorldm.work.lock import holding
 
 SPACE = Space((40, 20, 16), np.array([[-2.0, 0, 0, 39], [0, 2, 0, -19], [0, 0, 2, -15], [0, 0, 0, 1]]))
 TUBE = (slice(4, 36), slice(7, 13), slice(5, 11))
@@ -72,6 +73,22 @@ def test_a_mask_on_another_grid_is_refused_before_anything_is_written(head):
     with pytest.raises(DataError, match="own grid"):
         run("track", head / "ours.nii.gz", "--mask", head / "other.nii.gz", "--out", head / "tracts", *FEW)
     assert not (head / "tracts").exists()
+
+
+def test_two_runs_on_one_folder_do_not_mix_their_files(head):
+    with holding(head / "tracts"), pytest.raises(DataError, match="another run is writing there"):
+        run("track", head / "ours.nii.gz", "--out", head / "tracts", *FEW)
+    words = ("evaluate", head / "ours.nii.gz", head / "ours.nii.gz", "--out", head / "t.csv", *FEW)
+    with holding(head / "t_tracts"), pytest.raises(DataError, match="another run is writing there"):
+        run(*words, "--tracts", head / "bundles")
+    assert not list(head.rglob("*.tck"))
+
+
+@pytest.mark.parametrize("words", [("track",), ("evaluate", "ours.nii.gz")], ids=["track", "evaluate"])
+def test_a_cluster_for_a_single_tensor_is_refused_rather_than_left_out(words, head, monkeypatch):
+    monkeypatch.chdir(head)
+    with pytest.raises(ConfigError, match="--scheduler shares out a cohort"):
+        run(*words, "ours.nii.gz", "--out", "out", "--scheduler", "tcp://127.0.0.1:1")
 
 
 def test_asking_for_mrtrix_where_there_is_none_is_told(head, monkeypatch):

@@ -102,6 +102,21 @@ def test_every_subject_and_method_is_in_the_one_table_and_measured_once(cohort):
     assert tracked(out / "sub-1") == times
 
 
+def test_a_method_that_calls_itself_the_reference_takes_nobodys_place(cohort):
+    for subject in ("sub-1", "sub-2"):
+        sidecar = cohort / "across" / subject / "tensor.json"
+        sidecar.write_text(sidecar.read_text().replace('"across"', '"reference"'))
+    answer = evaluate(cohort)
+    assert answer.exit_code == 0, answer.output
+    counts = {row.method: row.value for row in read_table(cohort / "table.csv") if row.metric == STREAMLINES}
+    assert set(counts) == {"reference", NOISE_FLOOR, "weak", "across"}
+    assert counts["across"] == 0 < counts["reference"]
+    (cohort / "across").rename(cohort / "reference")
+    folders = [cohort / name for name in ("all", "weak", "reference")]
+    answer = CliRunner().invoke(app, ["evaluate", *map(str, folders), "--out", str(cohort / "t.csv")])
+    assert "both be called 'reference'" in str(answer.exception)
+
+
 def test_a_subject_without_masks_is_named_and_stops_nobody(cohort):
     (cohort / "masks" / "sub-1" / "CST_right.nii.gz").unlink()
     answer = evaluate(cohort)

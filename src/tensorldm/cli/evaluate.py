@@ -69,6 +69,8 @@ def evaluate(
     many, failed, crew = reference.is_dir(), False, Crew(workers if scheduler is None else 1, scheduler)
     if many and (mask, subject) != (None, None):
         raise ConfigError("--mask and --subject belong to one subject. Leave them out for a folder.")
+    if not many and scheduler is not None:
+        raise ConfigError("--scheduler shares out a cohort: give folders of tensors, or leave it out.")
     found = find_cohort(reference, predictions) if many else None
     plan = TractPlan(TrackSettings(seeds=seeds, seed=seed), engine=engine, names=tuple(bundle or ()), workers=workers)
     cases = None if found is None else found.cases

@@ -41,8 +41,9 @@ class TractWish:
         """Track and measure one subject, show the tables and draw the pictures; gives the rows."""
         from tensorldm.cli.tract_drawing import draw_tracts, show_tracts
         from tensorldm.evaluation.tracts import evaluate_tracts
+        from tensorldm.work.folder import writing_to
 
-        with ended_gently(), console.status("tracking") as status:
+        with ended_gently(), writing_to(self.folder), console.status("tracking") as status:
             result = evaluate_tracts(
                 reference,
                 predictions,

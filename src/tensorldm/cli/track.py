@@ -10,6 +10,7 @@ from tensorldm.cli.crew import Scheduler
 from tensorldm.cli.main import app
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress, TaskID
 
     from tensorldm.tracts.tracking import Watch
@@ -55,15 +56,14 @@ def track(
     import warnings
 
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from tensorldm.cli.crew import ended_gently
     from tensorldm.cli.track_cohort import track_and_show
+    from tensorldm.data.store import safe_name
     from tensorldm.errors import ConfigError, DataWarning
     from tensorldm.evaluation.evaluate import mask_of, name_methods
     from tensorldm.evaluation.track_cohort import TrackTask
     from tensorldm.evaluation.tract_masks import open_masks
-    from tensorldm.evaluation.tracts import file_name
     from tensorldm.imaging.mask import read_brain_mask
     from tensorldm.imaging.nifti import read_header
     from tensorldm.tracts.bundles import cut_bundles, read_bundles
@@ -73,6 +73,7 @@ def track(
     from tensorldm.tracts.settings import TrackSettings
     from tensorldm.tracts.tracking import read_field, track_field
     from tensorldm.work.crew import Crew
+    from tensorldm.work.folder import writing_to
 
     settings = TrackSettings(algorithm=algorithm, seeds=seeds, seed=seed, cutoff=cutoff)
     if tensors[0].is_dir():
@@ -81,38 +82,50 @@ def track(
         crew = Crew(workers if scheduler is None else 1, scheduler)
         track_and_show(TrackTask(tensors[0], out, settings, engine, convention), crew)
         return
+    if scheduler is not None:
+        raise ConfigError("--scheduler shares out a cohort: give the folder of its tensors, or leave it out.")
     tracker, names = open_engine(engine), name_methods(tensors)
     space = read_header(tensors[0]).space
     brain = read_brain_mask(mask_of(tensors[0], mask), space)
     console, masks = Console(), []
-    if bundles is not None:
-        source = open_masks(bundles)
-        with ended_gently(), console.status("bundle masks") as status:
-            folder = source.folder(tensors[0], brain, space=space, out=out, convention=convention, tell=status.update)
-        masks = read_bundles(folder, bundle or [], brain=Region(brain, space))
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"))
-    for name, path in zip(names, tensors, strict=True):
-        field, target = read_field(path, brain, space=space, convention=convention), out / file_name(name)
-        with ended_gently(), Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
-            bar = progress.add_task(name)
-            found = track_field(
-                field,
-                target,
-                settings=settings,
-                engine=tracker,
-                workers=workers,
-                notes={"Tensor": path.name},
-                watch=_moving(progress, bar),
-            )
-        if not found.streamlines:
-            words = f"{path}: no streamline was found. Look at its FA in the mask, or give a lower --cutoff."
-            warnings.warn(words, DataWarning, stacklevel=2)
-        again = ", as before" if found.was_there else ""
-        line = f"{name}: {found.streamlines} streamlines from {found.seeds} seeds{again} ({tracker.version})"
-        console.print(line, markup=False, highlight=False)
-        for part, lines in cut_bundles(found.tck, masks, rule=SelectionRule(), folder=target).items():
-            console.print(f"  {part:12} {len(lines):6}", markup=False, highlight=False)
+    with ended_gently(), writing_to(out):
+        if bundles is not None:
+            source = open_masks(bundles)
+            with console.status("bundle masks") as status:
+                folder = source.folder(
+                    tensors[0], brain, space=space, out=out, convention=convention, tell=status.update
+                )
+            masks = read_bundles(folder, bundle or [], brain=Region(brain, space))
+        for name, path in zip(names, tensors, strict=True):
+            field, target = read_field(path, brain, space=space, convention=convention), out / safe_name(name)
+            with _progress(console) as progress:
+                bar = progress.add_task(name)
+                found = track_field(
+                    field,
+                    target,
+                    settings=settings,
+                    engine=tracker,
+                    workers=workers,
+                    notes={"Tensor": path.name},
+                    watch=_moving(progress, bar),
+                )
+            if not found.streamlines:
+                words = f"{path}: no streamline was found. Look at its FA in the mask, or give a lower --cutoff."
+                warnings.warn(words, DataWarning, stacklevel=2)
+            again = ", as before" if found.was_there else ""
+            line = f"{name}: {found.streamlines} streamlines from {found.seeds} seeds{again} ({tracker.version})"
+            console.print(line, markup=False, highlight=False)
+            for part, lines in cut_bundles(found.tck, masks, rule=SelectionRule(), folder=target).items():
+                console.print(f"  {part:12} {len(lines):6}", markup=False, highlight=False)
     console.print(f"Tractograms (.tck, .trx) are in {out}", markup=False, soft_wrap=True)
+
+
+def _progress(console: "Console") -> "Progress":
+    """A bar with the share that is done and the time that is left; it leaves the screen at the end."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"))
+    return Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
 
 
 def _moving(progress: "Progress", bar: "TaskID") -> "Watch":

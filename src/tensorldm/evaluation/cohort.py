@@ -18,7 +18,7 @@ from pydantic import ConfigDict
 from tensorldm import __version__
 from tensorldm.config.reading import Strict
 from tensorldm.errors import DataError, TensorldmError
-from tensorldm.evaluation.evaluate import evaluate_files, mask_of
+from tensorldm.evaluation.evaluate import REFERENCE, evaluate_files, mask_of
 from tensorldm.evaluation.table import Row
 from tensorldm.imaging.tensor_sidecar import read_provenance, read_sidecar
 from tensorldm.work.crew import Crew, Done, Tell, perform
@@ -159,13 +159,14 @@ def _by_subject(folder: Path, problems: list[str]) -> dict[str, Path]:
 
 
 def _method_names(folders: Sequence[Path], found: Iterable[dict[str, Path]]) -> list[str]:
-    """What the sidecars of a folder say; the folder's name where they differ or two folders say the same."""
+    """What the sidecars of a folder say; the folder's name where they differ or say what another is called."""
     said = []
     for folder, tensors in zip(folders, found, strict=True):
         methods = {read_provenance(path).method for path in tensors.values()}
         said.append(methods.pop() or folder.name if len(methods) == 1 else folder.name)
-    repeated = {name for name, count in Counter(said).items() if count > 1}
+    repeated = {name for name, count in Counter([*said, REFERENCE]).items() if count > 1}
     names = [folder.resolve().name if name in repeated else name for folder, name in zip(folders, said, strict=True)]
-    if len(set(names)) < len(names):
-        raise DataError(f"Two of the folders would both be called '{Counter(names).most_common(1)[0][0]}'. Rename one.")
+    (name, count), *_ = Counter([*names, REFERENCE]).most_common(1)
+    if count > 1:
+        raise DataError(f"Two of the folders would both be called '{name}'. Rename one.")
     return names

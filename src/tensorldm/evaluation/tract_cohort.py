@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tensorldm.data.store import safe_name
 from tensorldm.errors import TensorldmError
 from tensorldm.evaluation.cohort import Case, Measured, Outcome, describe_inputs
 from tensorldm.evaluation.tract_masks import MaskSource
-from tensorldm.evaluation.tracts import Draw, Tell, TractPlan, evaluate_tracts, file_name
+from tensorldm.evaluation.tracts import Draw, Tell, TractPlan, evaluate_tracts
 from tensorldm.work.crew import Crew, Done, perform, silent
 from tensorldm.work.journal import Journal
 
@@ -47,16 +48,16 @@ class TractCohortTask:
                 methods=case.methods,
                 tell=lambda words: self.tell(f"{case.subject}: {words}"),
             )
+            self.draw(self.folder(case), result)
+            entry = Measured(subject=case.subject, inputs_sha256=key, sources=sources, rows=tuple(result.rows))
+            self.journal.write(case.subject, entry)
         except TensorldmError as error:
             return Outcome(case.subject, problem=f"{case.subject}: {error}")
-        self.draw(self.folder(case), result)
-        entry = Measured(subject=case.subject, inputs_sha256=key, sources=sources, rows=tuple(result.rows))
-        self.journal.write(case.subject, entry)
         return Outcome(case.subject, tuple(result.rows))
 
     def folder(self, case: Case) -> Path:
         """Of a subject's tractograms, bundles and pictures."""
-        return self.out / file_name(case.subject)
+        return self.out / safe_name(case.subject)
 
     @property
     def journal(self) -> Journal[Measured]:

@@ -66,6 +66,8 @@ def open_masks(given: Path) -> MaskSource:
 
 def find_masks(given: Path, subject: str) -> Path:
     """The folder with the masks of one of many subjects; only names are looked at."""
+    if Path(subject).name != subject or subject in ("", ".."):
+        raise DataError(f"{subject!r}: a subject's name that leads to another folder. Mend the tensor's sidecar.")
     if SUBJECT in str(given):
         folder = Path(str(given).replace(SUBJECT, subject))
         list_bundles(folder)

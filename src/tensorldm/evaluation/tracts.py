@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from tensorldm.data.store import safe_name
 from tensorldm.evaluation.evaluate import REFERENCE, mask_of, name_methods
 from tensorldm.evaluation.table import Row
 from tensorldm.evaluation.tract_masks import MaskSource
@@ -85,7 +86,7 @@ def evaluate_tracts(
     found: dict[str, dict[str, Bundle]] = {}
     for method, path, settings in jobs:
         tensor = read_field(path, brain, space=space, convention=convention)
-        target = out / file_name(method)
+        target = out / safe_name(method)
         tractogram = track_field(
             tensor,
             target,
@@ -96,7 +97,7 @@ def evaluate_tracts(
             watch=_told(tell, method),
         )
         tell(f"{method}: bundles")
-        cut = cut_bundles(tractogram.tck, masks, rule=plan.rule, folder=out / "bundles" / file_name(method))
+        cut = cut_bundles(tractogram.tck, masks, rule=plan.rule, folder=out / "bundles" / safe_name(method))
         found[method] = {name: prepare_bundle(name, lines, space=space) for name, lines in cut.items()}
     name = subject or known.subject or stem(reference)
     return TractResult(_rows(found, name, known.anatomy or ""), found, space, brain)
@@ -104,11 +105,6 @@ def evaluate_tracts(
 
 def _told(tell: Tell, method: str) -> Watch:
     return lambda done, total: tell(f"{method}: {done} of {total} chunks of streamlines")
-
-
-def file_name(method: str) -> str:
-    """A method's name as that of a file."""
-    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in method)
 
 
 def _rows(found: dict[str, dict[str, Bundle]], subject: str, anatomy: str) -> list[Row]:

@@ -51,6 +51,8 @@ def read_tck(path: Path) -> Streamlines:
         raise DataError(f"{path}: the track file ends in the middle. Make it again.")
     rows = rows[: ends[0]]
     breaks = np.isnan(rows[:, 0])
+    if len(rows) and not breaks[-1]:
+        raise DataError(f"{path}: its last streamline has no end. Make the track file again.")
     counts = np.diff(np.flatnonzero(np.concatenate([[True], breaks]))) - 1
     offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     return Streamlines(rows[~breaks].astype(np.float32), offsets)
@@ -72,10 +74,8 @@ def _header(notes: Mapping[str, str]) -> bytes:
 
 def _read_header(stream: BinaryIO, path: Path) -> dict[str, str]:
     lines: list[str] = []
-    while (line := stream.readline(LARGEST_HEADER_BYTES).decode("utf-8", errors="replace").strip()) != "END":
-        if not line and not lines:
-            break
-        lines.append(line)
-        if lines[0] != MAGIC or stream.tell() > LARGEST_HEADER_BYTES:
+    while (line := stream.readline(LARGEST_HEADER_BYTES)).strip() != b"END":
+        lines.append(line.decode("utf-8", errors="replace").strip())
+        if not line or lines[0] != MAGIC or stream.tell() > LARGEST_HEADER_BYTES:
             raise DataError(f"{path}: not a track file of MRtrix3. Give a .tck file.")
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}

@@ -16,9 +16,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorldm import __version__
+from tensorldm import __version__, bounded
 from tensorldm.errors import DataError
 from tensorldm.imaging.atomic import write_json
+from tensorldm.imaging.header import SUFFIXES
 from tensorldm.imaging.tensor_files import read_convention, read_tensor
 from tensorldm.imaging.volume import Space
 from tensorldm.shapes import MaskImage
@@ -74,6 +75,7 @@ def track_field(
     watch: Watch | None = None,
 ) -> Tractogram:
     """Track a field into ``target`` with ``.tck``, ``.trx`` and ``.json`` added, unless the same is there already."""
+    _refuse_image(target)
     fingerprint = _fingerprint(field, settings, engine)
     tck, trx, sidecar = (target.with_name(f"{target.name}{suffix}") for suffix in (".tck", ".trx", ".json"))
     known = _read_notes(sidecar)
@@ -95,6 +97,17 @@ def track_field(
     write_json(sidecar, {**(notes or {}), **known})
     shutil.rmtree(parts, ignore_errors=True)
     return Tractogram(tck, trx, sidecar, count, settings.seeds, was_there=False)
+
+
+def _refuse_image(target: Path) -> None:
+    """An image of the same name has the same sidecar, which says how its tensors are stored: it is not for us."""
+    beside = (target.with_name(f"{target.name}{suffix}") for suffix in SUFFIXES)
+    image = next((path for path in beside if path.is_file()), None)
+    if image is not None:
+        raise DataError(
+            f"{image}: its sidecar would be replaced by that of the streamlines, which have the same name. "
+            "Choose another folder with --out."
+        )
 
 
 def _track_missing(
@@ -147,7 +160,7 @@ def _notes(field: TensorField, settings: TrackSettings, engine: Engine, chunks: 
 def _read_notes(path: Path) -> dict[str, Any]:
     """What an earlier run left; nothing where it is absent or damaged."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = bounded.read_json(path)
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

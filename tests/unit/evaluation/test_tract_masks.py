@@ -37,6 +37,14 @@ def test_a_subjects_masks_are_found_where_tractseg_and_virtual_cohorts_put_them(
         find_masks(tmp_path, "900002")
 
 
+@pytest.mark.parametrize("subject", ["..", "../elsewhere", "/elsewhere", "", "a/b"])
+@pytest.mark.parametrize("given", ["masks", "masks/{subject}"])
+def test_a_subjects_name_from_a_sidecar_leads_to_no_other_folder(tmp_path, given, subject):
+    put(*(tmp_path / place / "CST_left.nii.gz" for place in (".", "elsewhere", "masks", "masks/a/b")))
+    with pytest.raises(DataError, match="leads to another folder"):
+        find_masks(tmp_path / given, subject)
+
+
 def test_a_path_can_say_where_the_subjects_name_stands(tmp_path):
     put(tmp_path / "a" / "masks-of-sub-1" / "CST_left.nii.gz")
     pattern = tmp_path / "a" / "masks-of-{subject}"

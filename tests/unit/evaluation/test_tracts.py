@@ -19,7 +19,7 @@ from tensorldm.evaluation.tract_measures import (
     prepare_bundle,
 )
 from tensorldm.evaluation.tract_summary import describe_missing, summarise_tracts, turned
-from tensorldm.evaluation.tracts import NOISE_FLOOR, TractPlan, evaluate_tracts, file_name
+from tensorldm.evaluation.tracts import NOISE_FLOOR, TractPlan, evaluate_tracts
 from tensorldm.imaging.bundle_names import PAPER_BUNDLES
 from tensorldm.imaging.nifti import write_mask
 from tensorldm.imaging.tensor_files import Provenance, write_tensor
@@ -136,10 +136,6 @@ def test_bundles_are_left_as_files_to_look_at(subject):
     found = {path.relative_to(subject / "tracts").as_posix() for path in (subject / "tracts").rglob("*.tck")}
     methods = {"reference", "reference_again", "same", "turned", "round"}
     assert found == {f"{name}.tck" for name in methods} | {f"bundles/{name}/CST_right.tck" for name in methods}
-
-
-def test_names_of_methods_become_names_of_files():
-    assert file_name("run/our model v1.2") == "run_our_model_v1.2"
 
 
 def test_what_was_measured_by_bundles_alone_has_no_line_among_the_voxels():

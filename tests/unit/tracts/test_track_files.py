@@ -75,8 +75,24 @@ def test_a_file_cut_short_is_told(some, tmp_path):
         read_tck(tmp_path / "a.tck")
 
 
+def test_a_last_streamline_without_its_end_is_told(tmp_path):
+    points = np.array([[0.0, 0, 0], [1, 0, 0], [np.inf] * 3], dtype="<f4")
+    (tmp_path / "a.tck").write_bytes(
+        b"mrtrix tracks\ndatatype: Float32LE\nfile: . 50\nEND".ljust(50, b"\n") + points.tobytes()
+    )
+    with pytest.raises(DataError, match="no end"):
+        read_tck(tmp_path / "a.tck")
+
+
 @pytest.mark.parametrize(
-    "content", [b"", b"hello\n", b"mrtrix tracks\ndatatype: Float16LE\nfile: . 40\nEND\n" + b"\0" * 60]
+    "content",
+    [
+        b"",
+        b"hello\n",
+        b"mrtrix tracks\ncount: 3\n",
+        b"mrtrix tracks\ndatatype: Float16LE\nfile: . 40\nEND\n" + b"\0" * 60,
+    ],
+    ids=["empty", "other text", "a header that never ends", "another kind of number"],
 )
 def test_something_else_is_told(content, tmp_path):
     (tmp_path / "a.tck").write_bytes(content)

@@ -156,6 +156,17 @@ def test_an_isotropic_brain_gives_an_empty_tractogram(curved, engine, tmp_path):
     assert json.loads((tmp_path / "whole.json").read_text())["Streamlines"] == 0
 
 
+@pytest.mark.parametrize("suffix", [".nii", ".nii.gz"])
+def test_the_sidecar_of_an_image_is_never_replaced_by_that_of_streamlines(curved, suffix, tmp_path):
+    field = curved()
+    write_tensor(tmp_path / f"tensor{suffix}", field.packed, space=field.space)
+    before = (tmp_path / "tensor.json").read_text()
+    with pytest.raises(DataError, match=rf"tensor{suffix}: its sidecar would be replaced.*--out"):
+        track_field(field.cropped(), tmp_path / "tensor", settings=FEW, engine=Counting())
+    assert (tmp_path / "tensor.json").read_text() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["tensor.json", f"tensor{suffix}"]
+
+
 def test_a_failing_program_leaves_no_tractogram(curved, tmp_path):
     class Failing(Counting):
         def prepare(self, field, settings, *, scratch):
