@@ -12,13 +12,13 @@ import torch
 from typer.testing import CliRunner
 
 from tensorldm.build import build_model
-from tensorldm.bundle import WEIGHTS, Card, read_info, write_bundle
+from tensorldm.bundle import INDEX, WEIGHTS, Card, read_info, write_bundle
 from tensorldm.cli import verbs  # noqa: F401  registers the verbs
 from tensorldm.cli.main import app
 from tensorldm.config.reading import read_config
 from tensorldm.config.run import RunConfig
 from tensorldm.errors import ConfigError, DataError
-from tensorldm.experiments import calibrating
+from tensorldm.experiments import calibrating, observing
 from tensorldm.reconstruct.choice import choose
 from tensorldm.reconstruct.settings import Settings
 
@@ -137,10 +137,45 @@ def test_a_model_that_only_expects_is_refused(tmp_path):
     assert "it draws no samples" in str(result.exception)
 
 
-def test_interrupted_it_leaves_nothing_behind(bundle, tmp_path, monkeypatch):
-    def stopped(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(calibrating, "observe_all", stopped)
+def test_stopped_before_the_first_subject_it_leaves_nothing_behind(bundle, tmp_path, monkeypatch):
+    monkeypatch.setattr(observing, "judge", stopped)
     assert attempt(bundle, "--data", "cohort:procedural", "--out", tmp_path / "new", *SMALL, *FEW).exit_code != 0
     assert list(tmp_path.iterdir()) == []
+
+
+def stopped(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_the_same_command_again_goes_on_and_gives_what_an_unbroken_run_gives(bundle, calibrated, tmp_path, monkeypatch):
+    out, judged, judge = tmp_path / "new", [], observing.judge
+
+    def once_then_stopped(*arrays: torch.Tensor):
+        if judged:
+            raise KeyboardInterrupt
+        judged.append(arrays)
+        return judge(*arrays)
+
+    command = (bundle, "--data", "cohort:procedural", "--out", out, *SMALL, *FEW)
+    monkeypatch.setattr(observing, "judge", once_then_stopped)
+    assert attempt(*command).exit_code != 0
+    assert [path.name for path in out.iterdir()] == ["observed"]
+
+    drawn: list[str] = []
+    monkeypatch.setattr(observing, "judge", lambda *arrays: drawn.append("test") or judge(*arrays))
+    told = attempt(*command)
+    assert told.exit_code == 0
+    assert drawn == ["test"]
+    assert "kept from before" in told.output
+    assert sorted(path.name for path in out.iterdir()) == sorted(path.name for path in calibrated.iterdir())
+    for name in ("coverage.csv", INDEX):
+        assert (out / name).read_text() == (calibrated / name).read_text()
+
+
+def test_what_was_drawn_in_another_way_is_drawn_again(bundle, tmp_path, monkeypatch):
+    out, counted, judge = tmp_path / "new", [], observing.judge
+    monkeypatch.setattr(calibrating, "_write", stopped)
+    monkeypatch.setattr(observing, "judge", lambda *arrays: counted.append(1) or judge(*arrays))
+    for seed, drawn in ((0, 2), (1, 4)):
+        assert attempt(bundle, "--data", "cohort:procedural", "--out", out, "--seed", seed, *SMALL, *FEW).exit_code != 0
+        assert len(counted) == drawn

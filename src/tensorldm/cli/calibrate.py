@@ -34,6 +34,7 @@ def calibrate(
     """Fit the factors on a bundle's intervals and measure how often they hold the truth.
 
     Factors are fitted on validation anatomies, for the noise-free tensor; coverage is measured on test anatomies.
+    Stopped, the same command goes on.
     """
     from typing import get_args
 

@@ -1,9 +1,10 @@
 """A bundle's intervals calibrated: factors from validation anatomies, coverage from test anatomies and real scans.
 
-Samples are drawn by the engine that reconstructs, judged at once and let go: what is kept of a voxel is a few numbers.
+Samples are drawn by the engine that reconstructs, judged at once and let go. What was judged is kept in OUT/observed
+until the bundle stands, so that the same command goes on where it was stopped.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import torch
 
+from tensorldm import __version__
 from tensorldm.bundle import INDEX, IntervalFactors, read_info
 from tensorldm.bundle_files import copy_with_intervals
 from tensorldm.cohort.anatomy import TISSUES
@@ -18,15 +20,17 @@ from tensorldm.cohort.config import CohortConfig
 from tensorldm.errors import ConfigError, DataError
 from tensorldm.experiments.coverage import REAL, CoverageRow, Observed, coverage_rows, to_csv
 from tensorldm.experiments.coverage_text import describe_factors, to_markdown, verdict
+from tensorldm.experiments.kept_observations import KeptObservations
 from tensorldm.experiments.known_scans import CLEAN, KnownScan, VirtualSplit, open_split
+from tensorldm.experiments.observing import Observer, Tell
 from tensorldm.experiments.record import RunRecord
 from tensorldm.imaging.atomic import write_json, write_text
-from tensorldm.reconstruct.calibration import Quantity, fit_calibration, judge
+from tensorldm.reconstruct.calibration import Quantity, fit_calibration
 from tensorldm.reconstruct.choice import choose
-from tensorldm.reconstruct.engine import Engine
-from tensorldm.reconstruct.outputs import appearing, check_writable
+from tensorldm.reconstruct.outputs import check_writable
 from tensorldm.reconstruct.settings import DEFAULT_SAMPLES, Settings
 from tensorldm.reconstruct.uncertainty import LEVEL, Calibration
+from tensorldm.work.folder import writing_to
 
 Factors = Literal["auto", "one", "by-tissue"]
 FACTORS: Final = ("auto", "one", "by-tissue")
@@ -34,7 +38,8 @@ ROOM: Final = (0.80, 0.97)
 """[choice: factors-by-tissue] One factor is enough while 90 % intervals cover this share of each tissue on validation
 anatomies: the 75 to 98 % that are promised on others, with room for the difference."""
 TABLE, TEXT, RECORD = "coverage.csv", "coverage.md", "coverage.json"
-Tell = Callable[[str], None]
+OBSERVED: Final = "observed"
+"""Folder in OUT of the subjects that have been judged; it goes when the bundle stands."""
 
 
 @dataclass(frozen=True)
@@ -93,36 +98,27 @@ def check_task(task: Task) -> Splits:
 
 
 def calibrate(task: Task, splits: Splits, *, record: RunRecord, tell: Tell) -> Outcome:
-    """Fit, measure and write the new bundle with its tables."""
-    engine = choose(model=task.bundle).load(task.settings, device=task.device)
-    validation = observe_all(splits.validation.scans(task.device), engine, tell=partial(_say, tell, "validation"))
-    calibration = fit_factors(validation, task.factors, source=_describe(task, validation))
-    rows = coverage_rows("validation", validation, calibration)
-    subjects = {"validation": _names(validation)}
-    del validation
-    test = observe_all(splits.test.scans(task.device), engine, tell=partial(_say, tell, "test"))
-    rows += coverage_rows("test", test, calibration)
-    subjects["test"] = _names(test)
-    del test
-    for scan in _real_scans(task.scans):
-        real = observe_all([scan], engine, tell=partial(_say, tell, "real"))
-        rows += coverage_rows(f"{REAL}{scan.name}", real, calibration)
-        subjects[f"{REAL}{scan.name}"] = _names(real)
-    _write(task, Outcome(calibration, rows), subjects, record)
+    """Fit, measure and write the new bundle with its tables; what an earlier run has judged is not drawn again."""
+    with writing_to(task.out):
+        kept = KeptObservations(task.out / OBSERVED, _made_with(task))
+        load = partial(choose(model=task.bundle).load, task.settings, device=task.device)
+        observer = Observer(load, task.device, kept, tell)
+        validation = observer.observe_split(splits.validation)
+        calibration = fit_factors(validation, task.factors, source=_describe(task, validation))
+        rows = coverage_rows("validation", validation, calibration)
+        subjects = {"validation": _names(validation)}
+        del validation
+        test = observer.observe_split(splits.test)
+        rows += coverage_rows("test", test, calibration)
+        subjects["test"] = _names(test)
+        del test
+        for scan in _real_scans(task.scans):
+            real = [observer.observe_series(scan)]
+            rows += coverage_rows(f"{REAL}{scan.name}", real, calibration)
+            subjects[f"{REAL}{scan.name}"] = _names(real)
+        _write(task, Outcome(calibration, rows), subjects, record)
+        kept.clear()
     return Outcome(calibration, rows)
-
-
-def observe_all(scans: Iterable[KnownScan], engine: Engine, *, tell: Tell) -> list[Observed]:
-    """Samples of each scan, judged by its truths."""
-    observed = []
-    for known in scans:
-        samples = engine.estimate(known.scan)
-        where = _for_maths(getattr(engine, "device", torch.device("cpu")))
-        judged = judge(samples.to(where), *(truth.to(where) for truth in known.truths.values()))
-        by_truth = dict(zip(known.truths, judged, strict=True))
-        observed.append(Observed(known.name, known.anatomy, known.num_directions, by_truth, known.tissue))
-        tell(known.name)
-    return observed
 
 
 def fit_factors(subjects: Sequence[Observed], factors: Factors, *, source: str) -> Calibration:
@@ -162,9 +158,20 @@ def _real_scans(paths: Sequence[Path]) -> Iterable[KnownScan]:
         yield from map(read_known_series, paths, name_subjects(paths))
 
 
-def _for_maths(device: torch.device) -> torch.device:
-    """Double precision, which Apple's devices lack."""
-    return torch.device("cpu") if device.type == "mps" else device
+def _made_with(task: Task) -> dict[str, Any]:
+    """All that decides what is drawn of a subject and how it is judged; fitting comes after and may differ."""
+    return {
+        "program": __version__,
+        "weights": read_info(task.bundle).weights_sha256,
+        "data": task.data,
+        "cohort": task.cohort.model_dump(mode="json"),
+        "seed": task.settings.seed,
+        "samples": task.num_samples,
+        "steps": task.settings.steps,
+        "sampler": task.settings.sampler,
+        "device": task.device.type,
+        "level": LEVEL,
+    }
 
 
 def _describe(task: Task, subjects: Sequence[Observed]) -> str:
@@ -188,7 +195,7 @@ def _names(subjects: Sequence[Observed]) -> list[dict[str, Any]]:
 
 
 def _write(task: Task, outcome: Outcome, subjects: dict[str, list[dict[str, Any]]], record: RunRecord) -> None:
-    """Everything or nothing: the tables, then the bundle."""
+    """The tables, then the bundle, its index last: a folder with an index is whole."""
     factors = IntervalFactors(**asdict(outcome.calibration))
     text = [
         "# Coverage of the intervals",
@@ -210,12 +217,7 @@ def _write(task: Task, outcome: Outcome, subjects: dict[str, list[dict[str, Any]
         "Coverage": [asdict(row) | {"promised": row.goal, "met": row.met} for row in outcome.rows],
         "Run": record.to_json(),
     }
-    with appearing(task.out) as hidden:
-        write_text(hidden / TABLE, to_csv(outcome.rows))
-        write_text(hidden / TEXT, "\n\n".join(text) + "\n")
-        write_json(hidden / RECORD, values)
-        copy_with_intervals(task.bundle, hidden, intervals=factors)
-
-
-def _say(tell: Tell, split: str, name: str) -> None:
-    tell(f"{split}: {name}")
+    write_text(task.out / TABLE, to_csv(outcome.rows))
+    write_text(task.out / TEXT, "\n\n".join(text) + "\n")
+    write_json(task.out / RECORD, values)
+    copy_with_intervals(task.bundle, task.out, intervals=factors)

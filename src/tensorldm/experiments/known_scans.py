@@ -6,7 +6,7 @@ Axes: v voxel of the mask.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,10 +66,10 @@ class VirtualSplit:
     dealt: tuple[tuple[str, int], ...]
     """Anatomy and position of each subject, those of one anatomy in a row."""
 
-    def scans(self, device: torch.device) -> Iterator[KnownScan]:
-        """Each subject, made on the device; one anatomy is held at a time."""
+    def scans(self, device: torch.device, *, without: Collection[tuple[str, int]] = frozenset()) -> Iterator[KnownScan]:
+        """Each subject but those of ``without``, made on the device; one anatomy is held at a time."""
         held: tuple[str, VirtualStream] | None = None
-        for name, position in self.dealt:
+        for name, position in (place for place in self.dealt if place not in without):
             if held is None or held[0] != name:
                 anatomies = VirtualStream.from_source(self.source, [name], settings=self.settings, device=device)
                 held = name, anatomies
