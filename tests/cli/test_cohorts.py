@@ -4,6 +4,7 @@ import hashlib
 import json
 import runpy
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -145,6 +146,44 @@ def test_identical_tensors_have_infinite_figures_and_are_remembered_too(methods,
     assert (methods / "same.csv").read_bytes() == first
 
 
+def test_a_subject_that_broke_since_is_named_and_the_others_stay_measured(methods, program):
+    call = ("evaluate", methods / "all", methods / "norm", "--out", methods / "table.csv", "--workers", 1)
+    assert program(*call).code == 0
+    (methods / "all" / "900002" / "mask.nii.gz").unlink()
+    answer = program(*call)
+    assert (answer.code, "2 of 3 subjects were measured before" in answer.out) == (1, True), answer.err
+    assert str(methods / "all" / "900002") in answer.err
+    assert {row.subject for row in read_table(methods / "table.csv")} == {"900001", "900003"}
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("tensorldm.evaluation.cohort.evaluate_files", ("evaluate", "all", "norm", "--out", "t.csv")),
+        ("tensorldm.evaluation.track_cohort.track_field", ("track", "norm", "-o", "out", "--engine", "dipy")),
+    ],
+    ids=["evaluate", "track"],
+)
+def test_a_bug_in_one_subject_keeps_its_traceback_and_the_others_go_on(place, words, methods, program, monkeypatch):
+    module, _, name = place.rpartition(".")
+    real, calls = getattr(import_module(module), name), []
+
+    def broken(*arguments, **options):
+        calls.append(1)
+        if len(calls) == 2:
+            raise ZeroDivisionError("ours")
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(place, broken)
+    monkeypatch.chdir(methods)
+    seeds = ("--seeds", 200) if words[0] == "track" else ()
+    answer = program(*words, *seeds, "--workers", 1)
+    assert answer.code == 1
+    assert len(calls) == 3
+    assert "unexpected ZeroDivisionError. This is a bug" in answer.err
+    assert "Traceback" in answer.err
+
+
 def test_folders_that_share_no_subject_or_hold_no_tensor_are_refused(methods, program):
     (methods / "empty").mkdir()
     answer = program("evaluate", methods / "empty", methods / "norm", "--out", methods / "t.csv")
@@ -166,3 +205,11 @@ def test_a_folder_of_tensors_is_tracked_and_a_bad_one_stops_nobody(methods, prog
     assert note["Streamlines"] > 0
     assert (methods / "tracts" / "900001" / "tensor.trx").is_file()
     assert "1 kept, 1 failed" in program("track", methods / "ade", "-o", methods / "tracts", *options).out
+
+
+def test_tracking_into_the_folder_of_the_tensors_costs_no_tensor_its_sidecar(methods, program):
+    sidecar = methods / "ade" / "900001" / "tensor.json"
+    before = sidecar.read_text()
+    answer = program("track", methods / "ade", "-o", methods / "ade", "--engine", "dipy", "--seeds", 200)
+    assert (answer.code, "Choose another folder with --out" in answer.err) == (2, True)
+    assert sidecar.read_text() == before

@@ -47,12 +47,13 @@ def evaluate_cohort(found: "Cases", out: Path, *, convention: str | None, crew: 
 
 
 def gather_outcomes(outcomes: "list[Outcome]", problems: Sequence[str]) -> tuple[list["Row"], list[str]]:
-    """Rows by subject, and every problem; no rows at all is an error."""
+    """Rows by subject, and every problem; no rows at all is an error. Tracebacks of bugs go to the standard error."""
     from tensorldm.errors import DataError
 
     outcomes.sort(key=lambda outcome: outcome.subject)
     rows = [row for outcome in outcomes for row in outcome.rows]
     problems = [*problems, *(outcome.problem for outcome in outcomes if outcome.problem)]
+    typer.echo("".join(outcome.traceback for outcome in outcomes), nl=False, err=True)
     if not rows:
         raise DataError(problems[0])
     return rows, problems

@@ -38,7 +38,7 @@ def track_and_show(task: "TrackTask", crew: "Crew") -> None:
             kept += each.was_there
             if each.problem:
                 problems.append(each.problem)
-                typer.echo(f"error: {each.problem}", err=True)
+                typer.echo(f"{each.traceback}error: {each.problem}", err=True)
             else:
                 bar.say(f"{each.name}: {each.streamlines} streamlines{', as before' if each.was_there else ''}")
     done = len(tensors) - len(problems) - kept

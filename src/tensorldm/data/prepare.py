@@ -4,7 +4,6 @@ A scan that cannot be used is reported with its sentence and skipped; the rest g
 processes or on a cluster; each writes its own subjects, and the index is rebuilt from the journal at the end.
 """
 
-import traceback
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -19,10 +18,11 @@ from tensorldm.data.scan import check_scan, prepare_scan
 from tensorldm.data.splits import Pin, Source, make_splits, pins_by_person
 from tensorldm.data.store import Store, safe_name
 from tensorldm.data.subject import Record
-from tensorldm.errors import DataError, DataWarning, TensorldmError
+from tensorldm.errors import DataError, DataWarning
 from tensorldm.imaging.header import SUFFIXES
 from tensorldm.imaging.heads import Split
 from tensorldm.imaging.layouts import COMMON_NAMES, ScanFiles, find_scans, list_files
+from tensorldm.work.bugs import explain
 from tensorldm.work.crew import ALONE, Crew, Done, perform
 
 HELD_OUT: Final[tuple[Split, ...]] = ("validation", "test")
@@ -187,10 +187,8 @@ def _prepare(job: Job, store: Store, config: PrepareConfig) -> Outcome:
 
 def _failed(job: Job, error: Exception) -> Outcome:
     """Any exception ends one scan, not a night's run; what is no sentence of ours is a bug, and keeps its traceback."""
-    if isinstance(error, TensorldmError):
-        return Outcome(job.name, "failed", str(error))
-    what = f"{job.files.dwi}: unexpected {type(error).__name__}. This is a bug: report it with the traceback."
-    return Outcome(job.name, "failed", what, traceback="".join(traceback.format_exception(error)))
+    what, traceback = explain(error, where=job.files.dwi)
+    return Outcome(job.name, "failed", what, traceback=traceback)
 
 
 def _require_same_scan(known: Record, job: Job) -> None:

@@ -21,6 +21,7 @@ from tensorldm.errors import DataError, TensorldmError
 from tensorldm.evaluation.evaluate import REFERENCE, evaluate_files, mask_of
 from tensorldm.evaluation.table import Row
 from tensorldm.imaging.tensor_sidecar import read_provenance, read_sidecar
+from tensorldm.work.bugs import explain
 from tensorldm.work.crew import Crew, Done, Tell, perform
 from tensorldm.work.journal import Journal
 from tensorldm.work.sources import SourceFile, describe_sources
@@ -64,6 +65,8 @@ class Outcome:
     rows: tuple[Row, ...] = ()
     problem: str = ""
     """One sentence, if it could not be measured."""
+    traceback: str = ""
+    """Of a bug."""
     kept: bool = False
 
 
@@ -92,7 +95,7 @@ def evaluate_cases(
     missing = []
     for case in cases:
         known = journal.entry(case.subject)
-        if known is not None and known.inputs_sha256 == describe_inputs(case, convention, known=known.sources)[0]:
+        if known is not None and _is_of_the_same(known, case, convention):
             yield Outcome(case.subject, known.rows, kept=True)
         else:
             missing.append(case)
@@ -105,6 +108,13 @@ def evaluate_cases(
                 yield Outcome(each.job.subject, problem=f"{each.job.reference}: {each.reason}")
 
 
+def _is_of_the_same(known: Measured, case: Case, convention: str | None) -> bool:
+    try:
+        return known.inputs_sha256 == describe_inputs(case, convention, known=known.sources)[0]
+    except TensorldmError:
+        return False  # the worker meets it again, and tells it
+
+
 def measure_case(case: Case, *, out: Path, convention: str | None) -> Outcome:
     """Measure one subject and write it down; done by a worker."""
     try:
@@ -112,10 +122,10 @@ def measure_case(case: Case, *, out: Path, convention: str | None) -> Outcome:
         rows = evaluate_files(
             case.reference, case.predictions, convention=convention, subject=case.subject, methods=case.methods
         )
-    except TensorldmError as error:
-        return Outcome(case.subject, problem=str(error))
-    entry = Measured(subject=case.subject, inputs_sha256=key, sources=sources, rows=tuple(rows))
-    journal_beside(out).write(case.subject, entry)
+        entry = Measured(subject=case.subject, inputs_sha256=key, sources=sources, rows=tuple(rows))
+        journal_beside(out).write(case.subject, entry)
+    except Exception as error:
+        return Outcome(case.subject, (), *explain(error, where=case.reference))
     return Outcome(case.subject, tuple(rows))
 
 

@@ -5,7 +5,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from tensorldm.errors import TensorldmError
 from tensorldm.evaluation.evaluate import mask_of
 from tensorldm.imaging.header import stem
 from tensorldm.imaging.mask import read_brain_mask
@@ -13,6 +12,7 @@ from tensorldm.imaging.nifti import read_header
 from tensorldm.tracts.engine import open_engine
 from tensorldm.tracts.settings import TrackSettings
 from tensorldm.tracts.tracking import read_field, track_field
+from tensorldm.work.bugs import explain
 from tensorldm.work.crew import Crew, Done, Tell, perform
 
 
@@ -43,8 +43,8 @@ class TrackTask:
                 workers=self.threads,
                 notes={"Tensor": tensor.name},
             )
-        except TensorldmError as error:
-            return Tracked(name, problem=str(error))
+        except Exception as error:
+            return Tracked(name, *explain(error, where=tensor))
         return Tracked(name, streamlines=found.streamlines, was_there=found.was_there)
 
 
@@ -53,10 +53,12 @@ class Tracked:
     """What became of one tensor."""
 
     name: str
-    streamlines: int = 0
-    was_there: bool = False
     problem: str = ""
     """One sentence, if it could not be tracked."""
+    traceback: str = ""
+    """Of a bug."""
+    streamlines: int = 0
+    was_there: bool = False
 
 
 def track_cohort(tensors: Sequence[Path], task: TrackTask, *, crew: Crew, tell: Tell) -> Generator[Tracked, None, None]:

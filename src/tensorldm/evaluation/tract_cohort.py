@@ -15,6 +15,7 @@ from tensorldm.errors import TensorldmError
 from tensorldm.evaluation.cohort import Case, Measured, Outcome, describe_inputs
 from tensorldm.evaluation.tract_masks import MaskSource
 from tensorldm.evaluation.tracts import Draw, Tell, TractPlan, evaluate_tracts
+from tensorldm.work.bugs import explain
 from tensorldm.work.crew import Crew, Done, perform, silent
 from tensorldm.work.journal import Journal
 
@@ -51,8 +52,9 @@ class TractCohortTask:
             self.draw(self.folder(case), result)
             entry = Measured(subject=case.subject, inputs_sha256=key, sources=sources, rows=tuple(result.rows))
             self.journal.write(case.subject, entry)
-        except TensorldmError as error:
-            return Outcome(case.subject, problem=f"{case.subject}: {error}")
+        except Exception as error:
+            problem, traceback = explain(error, where=case.reference)
+            return Outcome(case.subject, (), f"{case.subject}: {problem}", traceback)
         return Outcome(case.subject, tuple(result.rows))
 
     def folder(self, case: Case) -> Path:

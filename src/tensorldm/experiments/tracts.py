@@ -60,9 +60,9 @@ class TractTask:
         """Measure one subject; its table and pictures are in its folder when it is done."""
         try:
             result = run_subject(each, self.methods, plan=self.plan, device=self.device, tell=self._about(each))
+            self.draw(each.folder, result)
         except TensorldmError as error:
             return Outcome((), f"{each.subject.name}: {error}")
-        self.draw(each.folder, result)
         return Outcome(tuple(result.rows))
 
     def _about(self, each: TractSubject) -> Tell:

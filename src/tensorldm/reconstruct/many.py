@@ -4,7 +4,6 @@ Where this process has a GPU and no crew was asked for, helpers read and write a
 """
 
 import secrets
-import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -22,11 +21,11 @@ from tensorldm.reconstruct.naming import naming_for
 from tensorldm.reconstruct.overlap import bytes_of_helper, helpers_for
 from tensorldm.reconstruct.pipeline import Tell
 from tensorldm.reconstruct.shared_engine import EngineAtDesk, SharedEngine
+from tensorldm.work.bugs import explain
 from tensorldm.work.crew import ALONE, Crew, Done, Lost, perform, silent
 from tensorldm.work.folder import writing_to
 from tensorldm.work.pool import perform_in_pool
 from tensorldm.work.processes import let_go, once
-from tensorldm.work.serving import ServingError
 
 
 def reconstruct_files(
@@ -105,9 +104,8 @@ class Reconstructing:
         except Exception as error:
             if self.alone:
                 raise
-            kind = error.kind if isinstance(error, ServingError) else type(error).__name__
-            what = f"{files.image}: unexpected {kind}. This is a bug: report it with the traceback."
-            return Failed(files.name, DataError(what), "".join(traceback.format_exception(error)))
+            what, traceback = explain(error, where=files.image)
+            return Failed(files.name, DataError(what), traceback)
 
     def _do(self, files: InputFiles) -> Finished:
         request = self.request
