@@ -59,6 +59,16 @@ def test_a_run_leaves_a_model_that_loads_a_log_and_validation_measures(tmp_path)
         ),
         (["--data", "cohort:procedural", "--set", "stages.1.steps=0"], ConfigError, "greater than 0"),
         (["--data", "cohort:procedural", "--from-bundle", "no-such-bundle"], DataError, "no model there"),
+        (
+            ["--data", "cohort:procedural", "--config", "base", "--stages", "1-5"],
+            ConfigError,
+            "Stage 1 starts from Stage 0, which is not in .*--from-bundle",
+        ),
+        (
+            ["--data", "cohort:procedural", "--config", "base", "--stages", "2"],
+            ConfigError,
+            "Stage 2 starts from Stage 0 or 1, which is not in .*--from-bundle",
+        ),
     ],
 )
 def test_a_mistake_is_answered_with_a_sentence_before_anything_is_trained(words, error, sentence, tmp_path):

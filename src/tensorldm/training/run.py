@@ -30,6 +30,9 @@ from tensorldm.training.sources import cohort_of, open_source
 from tensorldm.training.stage_run import Session, StageRun, StoppedError
 from tensorldm.training.stages import settings_of
 
+EXPECTATION = 0
+"""The stage before the paper's, of models that diffuse the difference from a regressed mean."""
+
 
 def run_training(
     config: RunSettings,
@@ -123,7 +126,9 @@ def check_stages(
     for number in stages:
         row = method.stages[number]
         given = [earlier for earlier in row.starts_from if earlier in stages or _finished(out, earlier)]
-        if not given and start is None and not row.fresh:
+        # Latents are the difference from what Stage 0 expects, where there is one: of an untrained mean they are others.
+        expects = EXPECTATION in config.stage_numbers and EXPECTATION in row.starts_from
+        if not given and start is None and (expects or not row.fresh):
             earlier = " or ".join(str(before) for before in row.starts_from)
             raise ConfigError(
                 f"Stage {number} starts from Stage {earlier}, which is not in {out}. "
