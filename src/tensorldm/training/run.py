@@ -126,7 +126,7 @@ def check_stages(
     for number in stages:
         row = method.stages[number]
         given = [earlier for earlier in row.starts_from if earlier in stages or _finished(out, earlier)]
-        # Latents are the difference from what Stage 0 expects, where there is one: of an untrained mean they are others.
+        # Latents are the difference from what Stage 0 expects, where there is one: not from an untrained mean.
         expects = EXPECTATION in config.stage_numbers and EXPECTATION in row.starts_from
         if not given and start is None and (expects or not row.fresh):
             earlier = " or ".join(str(before) for before in row.starts_from)
