@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from numpy import ndarray
 
-from tensorldm.dti.axes import nearest_to_axes
+from tensorldm.dti.axes import AxisChoice, nearest_that_span, nearest_to_axes
 from tensorldm.dti.signal import B0_MAX_S_PER_MM2, design_matrix
 from tensorldm.errors import DataError
 from tensorldm.imaging.gradients import GradientTable, Shell
@@ -78,15 +78,7 @@ def select_axes(
             f"Only {len(found.indices)} volumes at b={found.bval:.0f} s/mm², three directions are needed. "
             "Give the whole series."
         )
-    chosen, angles = nearest_to_axes(torch.from_numpy(directions), antipodal=antipodal)
-    triad = directions[list(chosen)]
-    if abs(np.linalg.det(triad)) < SMALLEST_TRIPLE_PRODUCT:
-        listed = ", ".join(str(found.indices[i]) for i in chosen)
-        raise DataError(
-            f"The three directions nearest to the axes (volumes {listed}) are nearly coplanar "
-            f"(triple product {abs(np.linalg.det(triad)):.3f}, at least {SMALLEST_TRIPLE_PRODUCT} is needed). "
-            "Acquire three directions that span space, such as x, y, z."
-        )
+    chosen, angles = _spanning(directions, found, antipodal=antipodal)
     x, y, z = (found.indices[i] for i in chosen)
     return Selection(
         shell=found.bval,
@@ -96,6 +88,24 @@ def select_axes(
         angles_degrees=angles,
         bvals=(float(gradients.bvals[x]), float(gradients.bvals[y]), float(gradients.bvals[z])),
     )
+
+
+def _spanning(directions: Float[ndarray, "n 3"], shell: Shell, *, antipodal: bool) -> AxisChoice:
+    """The nearest three; where they are coplanar, the nearest that are not; refused where all are."""
+    vectors = torch.from_numpy(directions)
+    nearest = nearest_to_axes(vectors, antipodal=antipodal)
+    product = abs(np.linalg.det(directions[list(nearest.indices)]))
+    if product >= SMALLEST_TRIPLE_PRODUCT:
+        return nearest
+    other = nearest_that_span(vectors, least_volume=SMALLEST_TRIPLE_PRODUCT, antipodal=antipodal)
+    if other is None:
+        listed = ", ".join(str(shell.indices[i]) for i in nearest.indices)
+        raise DataError(
+            f"The three directions nearest to the axes (volumes {listed}) are nearly coplanar "
+            f"(triple product {product:.3f}, at least {SMALLEST_TRIPLE_PRODUCT} is needed). "
+            "Acquire three directions that span space, such as x, y, z."
+        )
+    return other
 
 
 def find_shell(gradients: GradientTable, bval: float, *, tolerance: float = SHELL_TOLERANCE) -> Shell:

@@ -3,8 +3,15 @@
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from tensorldm.shapes import Directions
+
+FARTHEST_DEGREES = 55.0
+"""No direction is farther than 54.7° from its nearest axis."""
+MOST_CANDIDATES = 24
+"""For each axis; farther ones are not looked at."""
 
 
 class AxisChoice(NamedTuple):
@@ -23,10 +30,39 @@ def nearest_to_axes(directions: Directions, *, antipodal: bool = True) -> AxisCh
     from scipy.optimize import linear_sum_assignment  # lazy: a model can be built and run without SciPy
 
     assert len(directions) >= 3, "three axes need three directions"
-    cosines = directions.double().cpu()
-    angles = torch.rad2deg(torch.acos((cosines.abs() if antipodal else cosines).clamp(-1, 1)))
-    # Joint, not greedy: the direction nearest to x may be the only one near y. Directions equal up to a file's
-    # digits (repeats) tie, and then the earliest volume is taken.
-    cost = angles.T.round(decimals=3) + 1e-6 * torch.arange(len(angles))
-    x, y, z = (int(index) for index in linear_sum_assignment(cost.numpy())[1])
+    angles = _angles_to_axes(directions, antipodal=antipodal)
+    # Joint, not greedy: the direction nearest to x may be the only one near y.
+    x, y, z = (int(index) for index in linear_sum_assignment(_cost(angles).numpy())[1])
     return AxisChoice((x, y, z), (float(angles[x, 0]), float(angles[y, 1]), float(angles[z, 2])))
+
+
+def nearest_that_span(directions: Directions, *, least_volume: float, antipodal: bool = True) -> AxisChoice | None:
+    """The same among directions that span space: |g1 · (g2 × g3)| is at least ``least_volume``; None without any.
+
+    None of them may be farther from its axis than every direction is from some axis, or it would not stand for it. Of
+    six directions along the edges of a cube, each lies at 45° to two axes, so many choices tie, and the first of
+    them may be coplanar.
+    """
+    angles = _angles_to_axes(directions, antipodal=antipodal)
+    cost = _cost(angles)
+    near = cost.argsort(dim=1)[:, :MOST_CANDIDATES]
+    triads = torch.cartesian_prod(*near)
+    sums = cost[torch.arange(3), triads].sum(dim=1)
+    volumes = torch.linalg.det(directions.double().cpu()[triads]).abs()
+    good = (volumes >= least_volume) & (angles.T[torch.arange(3), triads] <= FARTHEST_DEGREES).all(dim=1)
+    if not good.any():
+        return None
+    best = int(torch.where(good, sums, torch.inf).argmin())
+    x, y, z = (int(index) for index in triads[best])
+    return AxisChoice((x, y, z), (float(angles[x, 0]), float(angles[y, 1]), float(angles[z, 2])))
+
+
+def _angles_to_axes(directions: Directions, *, antipodal: bool) -> Float[Tensor, "n 3"]:
+    """In degrees, of each direction to x, y and z."""
+    cosines = directions.double().cpu()
+    return torch.rad2deg(torch.acos((cosines.abs() if antipodal else cosines).clamp(-1, 1)))
+
+
+def _cost(angles: Float[Tensor, "n 3"]) -> Float[Tensor, "3 n"]:
+    """Directions equal up to a file's digits (repeats) tie, and then the earliest volume is the cheapest."""
+    return angles.T.round(decimals=3) + 1e-6 * torch.arange(len(angles))

@@ -67,6 +67,16 @@ def test_only_the_wanted_shell_is_used_and_its_true_b_value_is_told():
     assert select_axes(gradients, shell=2000.0).axes == (1, 2, 3)
 
 
+def test_the_usual_six_directions_are_taken_in_whatever_order_a_scanner_sends_them():
+    """Along the edges of a cube: all choices tie at 45°, and some of them lie in a plane."""
+    edges = np.array([[1, 0, 1], [-1, 0, 1], [0, 1, 1], [0, 1, -1], [1, 1, 0], [-1, 1, 0]])
+    for order in itertools.permutations(range(6)):
+        gradients = table(edges[list(order)])
+        selection = select_axes(gradients)
+        assert selection.angles_degrees == pytest.approx((45, 45, 45))
+        assert abs(np.linalg.det(gradients.directions[list(selection.axes)])) > 0.3
+
+
 @pytest.mark.parametrize(
     ("gradients", "words"),
     [
