@@ -51,13 +51,13 @@ class ModelEngine:
 
     @property
     def num_samples(self) -> int:
-        """How many are drawn."""
-        return self.settings.samples or DEFAULT_SAMPLES
+        """How many are drawn; a model that only expects gives one tensor."""
+        return (self.settings.samples or DEFAULT_SAMPLES) if self.traits.samples else 1
 
     @property
     def notes(self) -> Mapping[str, Any]:
-        """Which model, and how it was sampled."""
-        return {
+        """Which model, and how it was sampled, if it was."""
+        known: dict[str, Any] = {
             "Method": self.traits.name,
             "Model": {
                 "Title": self.info.card.title,
@@ -65,14 +65,18 @@ class ModelEngine:
                 "MadeBy": self.info.made_by,
                 "Stages": list(self.info.card.stages),
             },
-            "Seed": self.settings.seed,
-            "Samples": self.num_samples,
-            "Steps": self.settings.steps,
-            "Sampler": self.settings.sampler,
-            "Spacing": SPACINGS[self.settings.sampler],
             "Device": self.device.type,
-            "Intervals": {"Level": LEVEL, **self.info.intervals.model_dump()},
         }
+        if self.traits.samples:
+            known |= {
+                "Seed": self.settings.seed,
+                "Samples": self.num_samples,
+                "Steps": self.settings.steps,
+                "Sampler": self.settings.sampler,
+                "Spacing": SPACINGS[self.settings.sampler],
+                "Intervals": {"Level": LEVEL, **self.info.intervals.model_dump()},
+            }
+        return known
 
     @property
     def calibration(self) -> Calibration:
@@ -82,12 +86,10 @@ class ModelEngine:
     def estimate(self, scan: WorkingScan) -> Float[Tensor, "k v 6"]:
         """Samples of the tensor inside the mask."""
         scan = with_one_b0(at_paper_bvalue(scan) if self.traits.fixed_input else scan)
-        if not self.traits.samples:
-            return self._expect(scan)
         at_once = samples_at_once(self.device, self.num_samples)
         while True:
             try:
-                return self._draw_all(scan, at_once)
+                return self._draw_all(scan, at_once) if self.traits.samples else self._expect(scan)
             except torch.OutOfMemoryError:
                 at_once = self._shrink(at_once)
 
@@ -99,8 +101,8 @@ class ModelEngine:
             _warn(f"Out of GPU memory with {at_once} samples at once: going on with {smaller}. The result is the same.")
             return smaller
         if self.device.type == "cpu":
-            raise ConfigError("Out of memory with one sample at a time. Close other programs, or give --grid native.")
-        _warn("Out of GPU memory with one sample: going on with the CPU, which is slower.")
+            raise ConfigError("Out of memory with the smallest pieces. Close other programs, or give a smaller mask.")
+        _warn("Out of GPU memory with the smallest pieces: going on with the CPU, which is slower.")
         self.device = torch.device("cpu")
         self.model = self.model.to(self.device)
         return 1

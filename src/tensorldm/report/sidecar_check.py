@@ -46,8 +46,9 @@ class SidecarNotes(BaseModel):
     def _fits_together(self) -> "SidecarNotes":
         if len(self.BValues) != len(self.Volumes):
             raise ValueError("BValues and Volumes differ in length")
-        if self.Model is not None and None in (self.Samples, self.Steps, self.Seed, self.Sampler):
-            raise ValueError("a model was used, but Samples, Steps, Seed or Sampler is missing")
+        missing = [each is None for each in (self.Samples, self.Steps, self.Seed, self.Sampler)]
+        if self.Model is not None and any(missing) and not all(missing):
+            raise ValueError("a model drew samples, but Samples, Steps, Seed or Sampler is missing")
         if self.GradientTable is not None:
             if not all(map(_is_gradient, self.GradientTable)):
                 raise ValueError("a line of GradientTable is not x y z b")

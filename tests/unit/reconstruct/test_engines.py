@@ -22,6 +22,7 @@ from tensorldm.reconstruct.uncertainty import Calibration
 
 CPU = torch.device("cpu")
 SIZE = (6, 5, 7)
+EXPECTING = ["model.expectation={channels: [8, 8], blocks: [1, 1]}", "stages.0={steps: 1, box: [16, 16, 16]}"]
 
 
 def tensors(generator):
@@ -180,6 +181,40 @@ def test_a_recording_serves_groups_of_its_own_size_and_not_the_rest(scan, folder
 
 def test_a_models_intervals_are_widened_as_its_bundle_says(folder):
     assert engine(folder).calibration == Calibration(fa=1.5, md=2.0, v1=0.5, source="held-out heads")
+
+
+@pytest.fixture(scope="module")
+def expecting(tmp_path_factory):
+    """A model whose diffusion is not trained: it gives its expectation, as the shipped one does."""
+    config = read_config(RunConfig, "smoke", EXPECTING).model
+    path = tmp_path_factory.mktemp("expecting")
+    state = build_model(config, 1).state_dict()
+    write_bundle(path, state, config=config, joint=("gated", "gated"), card=Card(stages=(0,)))
+    return path
+
+
+def test_a_model_that_draws_nothing_says_nothing_of_samples(scan, expecting):
+    made = engine(expecting, samples=None)
+    assert made.estimate(scan).shape == (1, int(scan.mask.sum()), 6)
+    assert made.num_samples == 1
+    assert {"Method", "Model", "Device"} == set(made.notes)
+
+
+def test_an_expectation_that_does_not_fit_the_gpu_is_made_on_the_cpu_and_that_is_told(scan, expecting, monkeypatch):
+    made = engine(expecting, samples=None)
+    expected = made.estimate(scan)
+    expect = made.model.expect
+    made.device = torch.device("meta")  # stands for a GPU
+
+    def small(*given, **named):
+        if made.device.type != "cpu":
+            raise torch.OutOfMemoryError
+        return expect(*given, **named)
+
+    monkeypatch.setattr(made.model, "expect", small)
+    with pytest.warns(DataWarning, match="going on with the CPU"):
+        torch.testing.assert_close(made.estimate(scan), expected)
+    assert made.notes["Device"] == "cpu"
 
 
 @pytest.mark.parametrize("bval", [700.0, 1500.0])

@@ -15,6 +15,7 @@ from tensorldm.reconstruct.naming import Naming
 from tensorldm.reconstruct.outputs import write_result
 from tensorldm.report.cohort_members import gather_members
 from tensorldm.report.cohort_page import cohort_page, score, write_cohort_page
+from tensorldm.report.method_text import method_text
 from tensorldm.report.reading import find_tensor, find_tensors, read_recorded
 
 pytest.importorskip("matplotlib")
@@ -149,6 +150,16 @@ def test_a_sidecar_that_somebody_edited_is_refused_with_what_is_wrong_in_it(key,
     with pytest.raises(DataError, match=re.escape(str(sidecar_path(tensor)))) as refused:
         read_recorded(tensor)
     assert words in str(refused.value)
+
+
+def test_a_model_that_draws_nothing_needs_no_word_about_samples(write):
+    tensor = write("anna")
+    note = json.loads(sidecar_path(tensor).read_text())
+    for key in ("Samples", "Steps", "Seed", "Sampler"):
+        del note[key]
+    sidecar_path(tensor).write_text(json.dumps(note))
+    recorded = read_recorded(tensor)
+    assert "It gives one tensor and draws nothing" in method_text(recorded.result, recorded.notes)
 
 
 def test_several_tensors_in_a_place_are_not_chosen_from(write, tmp_path):
