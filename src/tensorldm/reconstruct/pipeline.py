@@ -117,7 +117,9 @@ def complete_series(
     watch: Stopwatch,
 ) -> Reconstruction:
     """Mean, spread and the way back to the output grid: all that comes after a method, of which it asks for words."""
-    scan, words = prepared.scan, [*plan.warnings, *prepared.words]
+    scan = prepared.scan
+    mask_words = guard.check_mask(prepared.brain, prepared.used.space, traits=engine.traits)
+    words = [*plan.warnings, *mask_words, *prepared.words]
     with watch.part("measuring spread and consistency"):
         packed, touched = _valid(mean_tensor(samples, MEAN), settings)
         maps = {
@@ -144,7 +146,7 @@ def complete_series(
         extra=extra,
         volumes=plan.used,
         bvals=tuple(float(b) for b in plan.gradients.bvals[list(plan.used)]),
-        angles_degrees=plan.selection.angles_degrees,
+        angles_degrees=plan.angles_degrees,
         spd_touched_share=float(touched.double().mean()),
         warnings=tuple(words),
         notes={**engine.notes, **_notes(samples, noise, settings)},
@@ -153,13 +155,11 @@ def complete_series(
 
 
 def _check_voxels(series: Volume, used: Volume, *, plan: Plan, brain: MaskImage, force: bool) -> list[str]:
-    flips = check_flips(series, plan.gradients.select(plan.read), mask=brain)
     inside, table = used.data[brain].astype(np.float64), plan.gradients.select(plan.used)
-    b0, weighted = inside[:, table.is_b0].mean(axis=1), inside[:, ~table.is_b0]
-    return [
-        *guard.check_flips_word(flips, force=force),
-        *guard.check_signal(b0, weighted, bvals=table.bvals[~table.is_b0], force=force),
-    ]
+    words = guard.check_signal(inside, table, volumes=plan.used, force=force)
+    # After it: of volumes that are mixed up the directions say nothing.
+    flips = check_flips(series, plan.gradients.select(plan.read), mask=brain)
+    return [*words, *guard.check_flips_word(flips, force=force)]
 
 
 def _to_working_grid(used: Volume, plan: Plan, *, mask: MaskImage) -> tuple[Grid, WorkingScan]:

@@ -26,6 +26,8 @@ class Plan:
     selection: Selection
     used: tuple[int, ...]
     """Volumes that the tensor is made from, b=0 first."""
+    angles_degrees: tuple[float, float, float]
+    """Of those among them that are nearest to x, y and z (in RAS order), to their axes."""
     warnings: tuple[str, ...]
 
     @property
@@ -59,9 +61,11 @@ def make_plan(space: Space, gradients: GradientTable, *, traits: Traits, setting
     if settings.spd == "raw" and settings.grid == "native":
         guard.refuse_raw_resampling(grid)
     used: tuple[int, ...] = selection.volumes
+    angles = selection.angles_degrees
     if everything:
         used = (*selection.b0, *_directions(turned, selection, most=MOST_DIRECTIONS if told else None))
-    return Plan(space, gradients, grid, selection, used, tuple(words))
+        angles = select_axes(turned.select(used), shell=selection.shell).angles_degrees
+    return Plan(space, gradients, grid, selection, used, angles, tuple(words))
 
 
 def _directions(gradients: GradientTable, selection: Selection, *, most: int | None) -> tuple[int, ...]:

@@ -38,7 +38,7 @@ class Reconstruction:
     """Indices of the volumes that were used, b=0 first."""
     bvals: tuple[float, ...]
     angles_degrees: tuple[float, ...]
-    """Of the volumes nearest to x, y and z, to their axes."""
+    """Of the used volumes nearest to x, y and z, to their axes."""
     spd_touched_share: float
     """Share of the mask where the method's own tensor was not positive definite."""
     warnings: tuple[str, ...]

@@ -16,6 +16,10 @@ EXPECTED_MD: Final = (0.60e-3, 0.90e-3)
 """mm²/s. Medians over white matter so defined, of healthy adults scanned at b = 1000 s/mm² and 2 mm."""
 
 
+FOUR: Final = 4
+"""Volumes of the paper's task."""
+
+
 @dataclass(frozen=True)
 class Summary:
     """Figures of one reconstruction."""
@@ -40,7 +44,10 @@ class Summary:
             yield f"white matter, median MD   {self.median_md:.2e} {judged(self.median_md, EXPECTED_MD, '.2e')} mm²/s"
         yield f"not positive definite     {self.spd_touched_share:.2%} of {self.mask_voxels} voxels, before projection"
         angles = ", ".join(f"{axis} {angle:.0f}°" for axis, angle in zip("xyz", self.angles_degrees, strict=False))
-        yield f"volumes used              {', '.join(map(str, self.volumes))} (angles to the axes: {angles})"
+        which = (
+            "angles to the axes" if len(self.volumes) == FOUR else "of the three nearest to the axes, angles to them"
+        )
+        yield f"volumes used              {', '.join(map(str, self.volumes))} ({which}: {angles})"
         total = sum(seconds for _, seconds in self.seconds)
         parts = "; ".join(f"{part} {seconds:.1f}" for part, seconds in self.seconds)
         yield f"seconds                   {total:.1f} ({parts})"

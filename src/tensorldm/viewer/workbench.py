@@ -168,7 +168,7 @@ class Workbench:
             "voxelSize": [round(side, 2) for side in plan.space.voxel_size],
             "shell": round(plan.selection.shell),
             "volumes": list(plan.used),
-            "angles": [round(angle) for angle in plan.selection.angles_degrees],
+            "angles": [round(angle) for angle in plan.angles_degrees],
             "mask": "mask" in self._inbox.paths,
             "warnings": [self._inbox.in_users_words(word) for word in plan.warnings],
         }

@@ -98,7 +98,7 @@ def test_a_far_shell_is_refused_and_goes_on_by_force_with_a_warning(scan, tmp_pa
     assert program("reconstruct", series, "-o", tmp_path / "out").code == 2
     answer = program("reconstruct", series, "-o", tmp_path / "out", "--force")
     assert answer.code == 0
-    assert "b=2000 s/mm² is not near 1000" in " ".join(answer.out.split())
+    assert "b=2000 s/mm² is outside 700 to 1600" in " ".join(answer.out.split())
 
 
 def test_raw_tensors_are_not_interpolated_but_kept_at_2_mm(scan, tmp_path, program, bundle):

@@ -46,7 +46,12 @@ def test_other_b_values_of_the_known_range_are_warned_of(bval):
 def test_b_values_outside_are_refused_unless_forced(bval):
     with pytest.raises(DataError, match=rf"b={bval}, outside 700 to 1600.*--force"):
         guard.check_bvalue(float(bval), traits=DIRECTIONAL, force=False)
-    assert len(guard.check_bvalue(float(bval), traits=DIRECTIONAL, force=True)) == 1
+    (word,) = guard.check_bvalue(float(bval), traits=DIRECTIONAL, force=True)
+    assert f"b={bval} s/mm² is outside 700 to 1600" in word
+    assert "FA is off too" in word
+    forced, corrected = guard.check_bvalue(float(bval), traits=PAPER, force=True)
+    assert forced == word
+    assert "kurtosis and the noise floor are not corrected" in corrected
 
 
 def test_up_to_50_counts_as_b0():
@@ -103,21 +108,74 @@ def test_flips_are_refused_told_or_passed():
 
 
 def test_a_plausible_signal_passes_and_others_are_told():
-    b0, bvals = np.random.default_rng(0).uniform(80, 120, 500), np.full(3, 1000.0)
-
-    def weighted(md):
-        return b0[:, None] * np.exp(-bvals * md)
-
-    assert guard.check_signal(b0, weighted(0.8e-3), bvals=bvals, force=False) == []
-    (word,) = guard.check_signal(b0, weighted(3e-3), bvals=bvals, force=False)
+    assert signal_words(brain([0.8e-3] * 3)) == []
+    (word,) = signal_words(brain([3e-3] * 3))
     assert "0.003 mm²/s" in word
-    holes = weighted(0.8e-3)
-    holes[:20] = 0
-    (word,) = guard.check_signal(b0, holes, bvals=bvals, force=False)
-    assert word.startswith("4.0% of the mask has no signal")
     with pytest.raises(DataError, match="as bright as the b=0"):
-        guard.check_signal(b0, weighted(-1e-4), bvals=bvals, force=False)
-    assert "no diffusion" in guard.check_signal(b0, weighted(-1e-4), bvals=bvals, force=True)[0]
+        signal_words(brain([-1e-4] * 3))
+    assert "no diffusion" in signal_words(brain([-1e-4] * 3), force=True)[0]
+
+
+def brain(diffusivities):
+    """Signals of b=0 and of each direction at b=1000."""
+    b0 = np.random.default_rng(0).uniform(80, 120, (500, 1))
+    return b0 * np.exp(-np.array([0.0, *diffusivities]) * 1000)
+
+
+def signal_words(signal, *, force=False):
+    directions = np.eye(3)[np.arange(signal.shape[1] - 1) % 3]
+    gradients = table([1000.0] * len(directions), directions)
+    return guard.check_signal(signal, gradients, volumes=range(7, 7 + signal.shape[1]), force=force)
+
+
+def test_one_volume_that_does_not_belong_there_is_named_however_many_are_well():
+    mixed = [0.8e-3] * 11 + [-1e-4]
+    with pytest.raises(DataError, match=r"volume 19 is as bright as the b=0"):
+        signal_words(brain(mixed))
+    with pytest.raises(DataError, match=r"volume 8 is as bright"):
+        signal_words(np.concatenate([brain([0.8e-3]), np.zeros((500, 2))], axis=1)[:, [0, 2, 3, 1]])
+
+
+def test_a_volume_that_lost_a_slice_is_named_and_fluid_that_decays_to_zero_is_no_loss():
+    signal = brain([0.8e-3] * 12)
+    signal[:20, 5] = 0
+    (word,) = signal_words(signal)
+    assert word.startswith("4.0% of the mask has no signal in volume 12")
+    fluid = brain([0.8e-3] * 12)
+    fluid[np.arange(12), 1 + np.arange(12)] = 0  # one voxel of each volume, never the same: 2.4 % of all voxels
+    assert signal_words(fluid) == []
+
+
+@pytest.mark.parametrize(
+    ("voxels", "traits", "words"),
+    [
+        (180_000, DIRECTIONAL, []),  # 1.44 l, a brain
+        (70_000, DIRECTIONAL, []),  # a slab
+        (400_000, DIRECTIONAL, ["3.2 litres, more than any brain"]),
+        (400_000, FORMULA, ["3.2 litres, more than any brain"]),
+        (50, DIRECTIONAL, ["0.4 ml, a small part of a human brain"]),
+        (50, FORMULA, []),
+    ],
+)
+def test_masks_of_air_or_of_a_corner_are_told(voxels, traits, words):
+    mask = (np.arange(90 * 110 * 80) < voxels).reshape(90, 110, 80)
+    found = guard.check_mask(mask, space(), traits=traits)
+    assert len(found) == len(words)
+    assert all(word in sentence for word, sentence in zip(words, found, strict=True))
+
+
+def test_angles_are_those_of_the_volumes_that_are_used():
+    """Of fifteen directions a model takes twelve, and these need not be the ones on the axes."""
+    spread = np.random.default_rng(3).normal(size=(12, 3))
+    gradients = table([1000] * 15, np.vstack([np.eye(3), spread]))
+    three = make_plan(space(), gradients, traits=DIRECTIONAL, settings=Settings(directions="3"))
+    assert three.angles_degrees == pytest.approx((0, 0, 0), abs=1e-4)
+    plan = make_plan(space(), gradients, traits=DIRECTIONAL, settings=Settings())
+    assert len(plan.used) == 13
+    assert 1 not in plan.used  # the one along x
+    nearest_to_x = np.abs(gradients.select(plan.used).directions[:, 0]).max()
+    assert plan.angles_degrees == pytest.approx((np.rad2deg(np.arccos(nearest_to_x)), 0, 0), abs=1e-4)
+    assert plan.angles_degrees[0] > 5
 
 
 def test_a_formula_works_on_the_scans_own_voxels_and_a_model_on_2_mm():
