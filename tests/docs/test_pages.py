@@ -13,20 +13,30 @@ from tensorldm.cli.main import app
 REPOSITORY = Path(__file__).parents[2]
 PAGES = [
     *sorted((REPOSITORY / "docs" / "howto").glob("*.md")),
-    REPOSITORY / "docs" / "troubleshooting.md",
+    *sorted((REPOSITORY / "docs").glob("*.md")),
     REPOSITORY / "SECURITY.md",
 ]
+COMMAND = re.compile(r"\btensorldm(?:\.sif)? ([a-z]+)\b(.*)")
 DOCKERFILE = (REPOSITORY / "containers" / "Dockerfile").read_text()
 APPTAINER = (REPOSITORY / "containers" / "tensorldm.def").read_text()
 
 
-def _commands() -> dict[str, set[str]]:
-    """Every verb with its options."""
-    group = typer.main.get_command(app)
+def _commands(group: typer.core.TyperGroup) -> dict[str, set[str]]:
+    """Every verb with its options; a verb of verbs with those of all."""
     return {
-        name: {word for parameter in command.params for word in (*parameter.opts, *parameter.secondary_opts)}
+        name: set().union(*_commands(command).values())
+        if hasattr(command, "commands")
+        else {word for parameter in command.params for word in (*parameter.opts, *parameter.secondary_opts)}
         for name, command in group.commands.items()
     }
+
+
+def _typed(text: str) -> list[str]:
+    """The lines of a page that stand between fences or are indented, as a reader would type them."""
+    fenced = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = [line for block in fenced for line in block.replace("\\\n", " ").splitlines()]
+    lines += [line for line in text.replace("\\\n", " ").splitlines() if line.startswith("    ")]
+    return [line for line in lines if COMMAND.search(line) and not re.search(r"(docker|apptainer) build", line)]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
@@ -43,11 +53,9 @@ def test_files_that_a_page_names_exist(path):
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_commands_have_the_verbs_and_options_that_a_page_gives_them(path):
-    known = _commands()
-    text = path.read_text().replace("\\\n", " ")
-    lines = [line for line in text.splitlines() if re.search(r"^ {4,}.*\btensorldm(\.sif)? [a-z]", line)]
-    for line in (line for line in lines if not re.search(r"(docker|apptainer) build", line)):
-        verb, rest = re.search(r"tensorldm(?:\.sif)? ([a-z]+)\b(.*)", line.partition("#")[0]).groups()
+    known = _commands(typer.main.get_command(app))
+    for line in _typed(path.read_text()):
+        verb, rest = COMMAND.search(line.partition("#")[0]).groups()
         assert verb in known, line
         unknown = set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", rest)) - known[verb] - {"--help"}
         assert not unknown, line
@@ -74,3 +82,8 @@ def test_the_recipes_install_pinned_versions_of_extras_that_exist(recipe):
 
 def test_the_image_does_not_run_as_a_superuser():
     assert re.search(r"^USER (?!root)", DOCKERFILE, re.MULTILINE)
+
+
+def test_what_is_looked_for_on_a_page_is_found_in_fences_and_by_indents():
+    page = "    tensorldm track a \\\n        --out b\n```\ntensorldm no such # why\n```\nand tensorldm does it\n"
+    assert _typed(page) == ["tensorldm no such # why", "    tensorldm track a          --out b"]

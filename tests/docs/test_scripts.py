@@ -38,7 +38,9 @@ def test_a_dataset_is_reconstructed_by_the_workers_that_the_script_starts(scan, 
     study, out, commands = tmp_path / "study", tmp_path / "out", tmp_path / "bin"
     for subject in ("01", "02"):
         scan.write_bids(study, subject, "1")
-    (study / "dataset_description.json").write_text('{"Name": "two heads", "BIDSVersion": "1.10.0"}')
+    (study / "dataset_description.json").write_text('{"Name": "three heads", "BIDSVersion": "1.10.0"}')
+    scan.write_bids(study, "03", "1")
+    (study / "sub-03/ses-1/dwi/sub-03_ses-1_dwi.bval").write_text("one scan that cannot be used")
     commands.mkdir()
     (commands / "srun").write_text(SRUN)
     (commands / "srun").chmod(0o755)
@@ -60,7 +62,8 @@ def test_a_dataset_is_reconstructed_by_the_workers_that_the_script_starts(scan, 
         check=False,
         timeout=300,
     )
-    assert ended.returncode == 0, ended.stderr
+    assert ended.returncode == 1, ended.stderr
     assert len(list(out.rglob("*_param-tensor_dwimap.nii.gz"))) == 2
-    assert (out / "participants.tsv").is_file()
+    table = (out / "derivatives" / "group" / "measures.tsv").read_text().splitlines()
+    assert [line.split("\t")[2] for line in table] == ["state", "done", "done", "failed"]
     assert not list(tmp_path.glob("tensorldm-dask-*")), "the meeting point is cleared away"
