@@ -7,11 +7,14 @@ mixed are switches: both forms have every weight of the other, so an ablation ma
 from pathlib import Path
 from typing import Any, Final
 
+from tensorldm import bounded
 from tensorldm.bundle import INDEX, load_bundle, read_info, write_bundle
 from tensorldm.config.model import ModelConfig
-from tensorldm.errors import ConfigError
+from tensorldm.errors import ConfigError, DataError
 
 SWITCHES: Final = ("decoder_cca", "unet_cca", "unet.routing")
+CARRIED: Final = "carried.json"
+"""Beside a bundle that came from another machine: which weights it was made from."""
 
 
 def start_for(bundle: Path, model: ModelConfig, *, folder: Path) -> Path:
@@ -26,6 +29,16 @@ def start_for(bundle: Path, model: ModelConfig, *, folder: Path) -> Path:
     joint = (info.decoder_joint, info.unet_joint)
     write_bundle(folder, loaded.state_dict(), config=model, joint=joint, card=info.card)
     return folder
+
+
+def trained_hash(bundle: Path) -> str:
+    """The hash of a bundle's weights as they were trained, in whatever precision they lie there now."""
+    carried = bundle.parent / CARRIED
+    path = carried if carried.is_file() else bundle / INDEX
+    try:
+        return str(bounded.read_json(path)["weights_sha256"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path}: the weights' hash cannot be read ({error!r}). Get the bundle again.") from error
 
 
 def check_weights_fit(before: ModelConfig, after: ModelConfig, *, source: str) -> None:

@@ -3,8 +3,8 @@
 import json
 import math
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from tensorldm.bundle_files import OURS
 from tensorldm.config.run import RunConfig, RunSettings
 from tensorldm.errors import ConfigError, DataError, TensorldmError
 from tensorldm.experiments.ablated import AblatedMethod
-from tensorldm.experiments.branching import check_weights_fit, start_for
+from tensorldm.experiments.branching import check_weights_fit, start_for, trained_hash
 from tensorldm.experiments.recipes import LARGEST_STEPS, Recipe, RunReference, TrainingConfig, bundle_folder, run_folder
 from tensorldm.imaging.atomic import write_json
 from tensorldm.training.method import TrainedMethod
@@ -43,6 +43,8 @@ class Ready:
     stages: tuple[int, ...]
     start: Path | None
     rate_factor: float = 1.0
+    trials: Mapping[str, float | None] = field(default_factory=dict)
+    """What short trials of learning rates came to, by factor; None where one did not stay finite."""
 
     @property
     def bundle(self) -> Path:
@@ -101,8 +103,9 @@ def make_ready(training: TrainingConfig, name: str, out: Path, *, seed: int, acc
     ready = _open(training, name, out, seed=seed, accelerator=accelerator)
     start = _start(training, ready, out=out)
     check_stages(ready.settings, out=ready.folder, stages=ready.stages, start=start, method=ready.method)
-    weights = ready.method.check_start(start, ready.settings) if start else ""
-    _check_recipe(ready, weights=weights, rates=training.rates)
+    if start is not None:
+        ready.method.check_start(start, ready.settings)
+    _check_recipe(ready, weights=_start_hash(training, ready, out=out), rates=training.rates)
     return replace(ready, start=start)
 
 
@@ -137,7 +140,7 @@ def choose_rate(ready: Ready, training: TrainingConfig, *, console: Console | No
         return ready
     path = ready.folder / RATE
     if path.is_file():
-        return ready.with_rates(float(_read(path)["factor"]))
+        return _with_choice(ready, _read(path))
     if not ready.settings.validation.subjects:
         raise ConfigError(
             f"{ready.name}: a learning rate is chosen on validation, and validation.subjects is 0. Set it, or leave "
@@ -148,9 +151,14 @@ def choose_rate(ready: Ready, training: TrainingConfig, *, console: Console | No
     if not math.isfinite(scores[best]):
         raise TensorldmError(f"{ready.name}: no trial of a learning rate ended with a finite {SCORE}. Lower the rates.")
     told = {f"{factor:g}": value if math.isfinite(value) else None for factor, value in scores.items()}
-    write_json(path, {"factor": best, SCORE: told})
+    choice = {"factor": best, SCORE: told}
+    write_json(path, choice)
     shutil.rmtree(ready.folder / TRIALS, ignore_errors=True)
-    return ready.with_rates(best)
+    return _with_choice(ready, choice)
+
+
+def _with_choice(ready: Ready, choice: Mapping[str, Any]) -> Ready:
+    return replace(ready.with_rates(float(choice["factor"])), trials=dict(choice.get(SCORE, {})))
 
 
 def _trial(ready: Ready, factor: float, training: TrainingConfig, *, console: Console | None) -> float:
@@ -177,6 +185,13 @@ def _budget(recipe: Recipe, *, scale: float) -> list[str]:
         for number, minutes in recipe.minutes.items()
         for change in (f"stages.{number}.minutes={scale * minutes!r}", f"stages.{number}.steps={LARGEST_STEPS}")
     ]
+
+
+def _start_hash(training: TrainingConfig, ready: Ready, *, out: Path) -> str:
+    """Of the weights that a run goes on from; none where it starts afresh."""
+    if not ready.recipe.start:
+        return ""
+    return trained_hash(bundle_folder(out, RunReference.read(ready.recipe.start), runs=training.runs))
 
 
 def _start(training: TrainingConfig, ready: Ready, *, out: Path) -> Path | None:

@@ -52,10 +52,16 @@ def record_run(arguments: Sequence[str], *, seed: int | None) -> RunRecord:
     return RunRecord(
         command=shlex.join(["tensorldm", *arguments]),
         versions=versions,
-        hardware=f"{processor_name()}, {os.cpu_count()} cores, device {describe_device().partition(':')[0]}",
+        hardware=f"{processor_name()}, {os.cpu_count()} cores, device {_device()}",
         seed=seed,
         commit=read_commit(Path(__file__).parents[3]),
     )
+
+
+def _device() -> str:
+    """A GPU by its name; the processor has been named already."""
+    found = describe_device()
+    return "cpu" if found.startswith("cpu:") else found
 
 
 def _version(name: str) -> str:

@@ -21,10 +21,12 @@ import torch
 from rich.console import Console
 
 from tensorldm.bundle import INDEX
+from tensorldm.config.run import HardwareConfig
 from tensorldm.doctor import describe_device
 from tensorldm.errors import TensorldmError
 from tensorldm.experiments.preparing_runs import Ready, check_runs, choose_rate, make_ready
 from tensorldm.experiments.recipes import RUNS, RunReference, TrainingConfig, bundle_folder
+from tensorldm.experiments.record import processor_name, read_commit
 from tensorldm.experiments.training_log import TRAINED, TrainingLog, steps_of
 from tensorldm.imaging.atomic import write_text
 from tensorldm.work.folder import writing_to
@@ -142,9 +144,21 @@ def _note(log: TrainingLog, ready: Ready, end: Ended, minutes: float) -> None:
         end.end,
         method=ready.recipe.method,
         words=end.words,
+        seed=ready.settings.seed,
         session_minutes=round(minutes, 3),
+        minutes={str(n): budget for n in ready.stages if (budget := ready.settings.stages[str(n)].minutes)},
         steps=steps_of(ready.folder),
         rate_factor=ready.rate_factor,
-        hardware=describe_device(),
+        trials=ready.trials,
+        hardware=_hardware(ready.settings.hardware),
+        precision=ready.settings.hardware.precision,
+        commit=read_commit(Path(__file__).parents[3]),
         **known,
     )
+
+
+def _hardware(settings: HardwareConfig) -> str:
+    """What a run was trained on: not always the best device that is there."""
+    if settings.accelerator == "cpu" or not torch.cuda.is_available():
+        return f"cpu: {processor_name()}, {torch.get_num_threads()} threads"
+    return describe_device()

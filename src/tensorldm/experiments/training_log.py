@@ -48,13 +48,26 @@ class TrainingLog:
         """All sessions of a run together, with opening, validating and writing."""
         return sum(float(record.get("session_minutes", 0.0)) for record in self.records(run))
 
+    def budget(self, reference: RunReference, training: TrainingConfig) -> float:
+        """Minutes of steps behind a run's weights, up to a stage of it, as the runs were begun with them.
+
+        The study's settings say it where the log does not: what was trained elsewhere may have had other minutes.
+        """
+        trained = [record for record in self.records(reference.name) if record["event"] == TRAINED]
+        if not trained or "minutes" not in trained[-1]:
+            return training.minutes_with_start(reference.name, reference.stage)
+        minutes = {int(stage): float(value) for stage, value in trained[-1]["minutes"].items()}
+        own = sum(value for stage, value in minutes.items() if reference.stage is None or stage <= reference.stage)
+        start = training.runs[reference.name].start
+        return own + (self.budget(RunReference.read(start), training) if start else 0.0)
+
     def describe(self, reference: RunReference, training: TrainingConfig) -> str:
         """What is behind a method's weights, in a few words; nothing where the log does not say."""
         records = [record for record in self.records(reference.name) if record["event"] == TRAINED]
         if not records:
             return ""
         last = records[-1]
-        budget = training.minutes_with_start(reference.name, reference.stage)
+        budget = self.budget(reference, training)
         words = [f"{budget:.3g} minutes of training"] if budget else []
         until = training.runs[reference.name].last_stage if reference.stage is None else reference.stage
         steps = {stage: count for stage, count in last["steps"].items() if int(stage) <= until}

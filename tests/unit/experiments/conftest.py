@@ -15,12 +15,14 @@ from tensorldm.config.reading import dump_config, read_config
 from tensorldm.config.run import RunConfig
 from tensorldm.dti.signal import predict_signal
 from tensorldm.evaluation.table import Row, write_table
+from tensorldm.experiments import preparing_runs
 from tensorldm.experiments.config import StudyConfig
 from tensorldm.experiments.parts import Results
 from tensorldm.experiments.tables.stored import StoredStudy
 from tensorldm.imaging.gradients import GradientTable, write_fsl
 from tensorldm.imaging.nifti import write_mask, write_volume
 from tensorldm.imaging.volume import Space, Volume
+from tensorldm.training.validation import SCORE
 
 SHAPE = (20, 24, 18)
 
@@ -105,3 +107,39 @@ def store_in() -> Callable[..., StoredStudy]:
 def stored(tmp_path: Path, store_in: Callable[..., StoredStudy]) -> Callable[..., StoredStudy]:
     """The same in a folder of the test's own."""
     return partial(store_in, tmp_path)
+
+
+class FakeTraining:
+    """Stands for the loop: each stage's bundle is written untrained; a run may fail or be stopped on its way."""
+
+    def __init__(self, score=lambda config: 1.0, **ends):
+        self.calls, self.score, self.ends = [], score, ends
+
+    def __call__(self, config, data, *, out, stages, start, console, method):
+        self.calls.append((out.name, tuple(stages)))
+        end = self.ends.get(out.name)
+        if isinstance(end, Exception):
+            raise end
+        if end == "stop":
+            return False
+        for number in stages:
+            work = method.prepare(config, number, start=start)
+            card = Card(stages=(number,), measures={SCORE: self.score(config)})
+            work.write(out / f"stage{number}" / "bundle", work.model.state_dict(), card=card)
+        return True
+
+
+@pytest.fixture(scope="session")
+def fake_training() -> type[FakeTraining]:
+    """For fixtures that serve several tests."""
+    return FakeTraining
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    def put(**how) -> FakeTraining:
+        loop = FakeTraining(**how)
+        monkeypatch.setattr(preparing_runs, "run_training", loop)
+        return loop
+
+    return put

@@ -7,7 +7,7 @@ import torch
 import yaml
 from typer.testing import CliRunner
 
-from tensorldm.bundle import Card, load_bundle, read_info, write_bundle
+from tensorldm.bundle import load_bundle, read_info, write_bundle
 from tensorldm.cli import verbs  # noqa: F401  registers the verbs
 from tensorldm.cli.main import app
 from tensorldm.config.reading import read_config
@@ -31,36 +31,6 @@ RUNS = {
 
 def settings(**changes) -> TrainingConfig:
     return TrainingConfig.model_validate({"size": "smoke", "runs": RUNS, **changes})
-
-
-class FakeTraining:
-    """Stands for the loop: each stage's bundle is written untrained; a run may fail or be stopped on its way."""
-
-    def __init__(self, score=lambda config: 1.0, **ends):
-        self.calls, self.score, self.ends = [], score, ends
-
-    def __call__(self, config, data, *, out, stages, start, console, method):
-        self.calls.append((out.name, tuple(stages)))
-        end = self.ends.get(out.name)
-        if isinstance(end, Exception):
-            raise end
-        if end == "stop":
-            return False
-        for number in stages:
-            work = method.prepare(config, number, start=start)
-            card = Card(stages=(number,), measures={SCORE: self.score(config)})
-            work.write(out / f"stage{number}" / "bundle", work.model.state_dict(), card=card)
-        return True
-
-
-@pytest.fixture
-def fake(monkeypatch):
-    def put(**how) -> FakeTraining:
-        loop = FakeTraining(**how)
-        monkeypatch.setattr(preparing_runs, "run_training", loop)
-        return loop
-
-    return put
 
 
 def go(config: TrainingConfig, out, **more) -> dict[str, str]:
@@ -151,9 +121,9 @@ def test_the_learning_rate_with_the_best_validation_is_taken_and_remembered(fake
     assert record["measures"][SCORE] == pytest.approx(0, abs=1e-12)
 
 
-def test_trials_are_shorter_by_their_share_and_a_rate_that_explodes_is_not_taken(monkeypatch, tmp_path):
+def test_trials_are_shorter_by_their_share_and_a_rate_that_explodes_is_not_taken(fake, monkeypatch, tmp_path):
     steps, plain = [], make_ready(settings(), "superdti", tmp_path / "other", seed=0).settings.stages["1"]
-    write = FakeTraining()
+    write = fake()
 
     def loop(config, data, **more):
         steps.append(config.stages["1"].steps)

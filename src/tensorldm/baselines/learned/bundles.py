@@ -9,7 +9,17 @@ from torch import Tensor
 from tensorldm.baselines.learned.catalogue import RIVALS, build_rival
 from tensorldm.baselines.learned.config import AnyModel
 from tensorldm.baselines.learned.rival import Rival
-from tensorldm.bundle_files import BundleIndex, Card, outline, pack_weights, read_index, read_weights, write_files
+from tensorldm.bundle_files import (
+    BundleIndex,
+    Card,
+    IntervalFactors,
+    Precision,
+    outline,
+    pack_weights,
+    read_index,
+    read_weights,
+    write_files,
+)
 
 
 class RivalInfo(BundleIndex):
@@ -18,11 +28,28 @@ class RivalInfo(BundleIndex):
     model: AnyModel
 
 
-def write_rival(folder: Path, weights: dict[str, Tensor], *, rival: Rival, config: AnyModel, card: Card) -> RivalInfo:
-    """Write the weights that reconstruction needs, and the index."""
+def write_rival(
+    folder: Path,
+    weights: dict[str, Tensor],
+    *,
+    rival: Rival,
+    config: AnyModel,
+    card: Card,
+    precision: Precision = "float32",
+    intervals: IntervalFactors | None = None,
+) -> RivalInfo:
+    """Write the weights that reconstruction needs, and the index; half precision is for parameters, not for buffers."""
     kept = {name: value for name, value in weights.items() if not name.startswith(rival.training_only)}
-    content, sha256 = pack_weights(kept)
-    info = RivalInfo(method=config.method, model=config, weights_sha256=sha256, card=card)
+    half = frozenset(name for name, _ in rival.named_parameters()) if precision == "float16" else frozenset[str]()
+    content, sha256 = pack_weights(kept, half=half)
+    info = RivalInfo(
+        method=config.method,
+        model=config,
+        precision=precision,
+        weights_sha256=sha256,
+        card=card,
+        intervals=intervals or IntervalFactors(),
+    )
     write_files(folder, content, index=info)
     return info
 
