@@ -79,10 +79,28 @@ class IndexedTable:
 
     def by_anatomy(self, method: str, quantity: str, *, metric: str) -> dict[str, float]:
         """A figure of every anatomy: the mean over its subjects."""
+        return self._over_anatomies(self.by_subject(method, quantity, metric=metric))
+
+    def paired(
+        self, methods: tuple[str, str], quantity: str, *, metric: str, by_anatomy: bool
+    ) -> tuple[list[float], list[float]]:
+        """A figure of two methods on the same units in the same order: those subjects alone that have both.
+
+        An anatomy's mean is over the same subjects for both, so that a method of few subjects is not compared with
+        another's mean over more of them.
+        """
+        first, second = (self.by_subject(method, quantity, metric=metric) for method in methods)
+        shared = [subject for subject in first if subject in second]
+        one, other = ({subject: values[subject] for subject in shared} for values in (first, second))
+        if by_anatomy:
+            one, other = self._over_anatomies(one), self._over_anatomies(other)
+        return list(one.values()), list(other.values())
+
+    def _over_anatomies(self, values: Mapping[str, float]) -> dict[str, float]:
         groups: dict[str, list[float]] = defaultdict(list)
-        for subject, value in self.by_subject(method, quantity, metric=metric).items():
+        for subject, value in values.items():
             groups[self.anatomies[subject]].append(value)
-        return {anatomy: statistics.fmean(values) for anatomy, values in groups.items()}
+        return {anatomy: statistics.fmean(each) for anatomy, each in groups.items()}
 
     def measured(self, method: str, quantity: str, *, metric: str) -> Measured | None:
         """Mean and standard deviation over anatomies; None where nothing was measured."""

@@ -53,6 +53,17 @@ def test_infinite_figures_stay_infinite_without_a_spread():
     assert math.isnan(found.spread)
 
 
+def test_a_method_of_few_subjects_is_paired_with_the_same_subjects_of_the_other():
+    """Of anna's three warps the slow method has one: against the mean of all three it would look better by 1."""
+    values = {"quick": {"a1": 1.0, "a2": 2.0, "a3": 3.0, "b1": 10.0}, "slow": {"a1": 1.0, "b1": 9.0}}
+    table = IndexedTable.of(rows(values, HEADS))
+    pairs = table.paired(("quick", "slow"), "tensor", metric="lem", by_anatomy=True)
+    assert pairs == ([1.0, 10.0], [1.0, 9.0])
+    assert table.paired(("slow", "none"), "tensor", metric="lem", by_anatomy=True) == ([], [])
+    whole = table.paired(("quick", "quick"), "tensor", metric="lem", by_anatomy=False)
+    assert whole == ([1.0, 2.0, 3.0, 10.0],) * 2
+
+
 def test_warps_of_few_heads_make_a_difference_look_more_certain_than_it_is():
     """Four heads with ten warps each: tested as forty subjects, the chance of the four heads is hidden."""
     rng = np.random.default_rng(4)

@@ -78,22 +78,12 @@ def paired_tests(
     for measure in MEASURES:
         for other in others:
             quantity, metric = measure
-            first, second = (_values(table, name, quantity, metric, by_anatomy) for name in (ours, other))
-            shared = [unit for unit in first if unit in second]
-            if shared:
-                found[other, measure] = compare_paired(
-                    [first[unit] for unit in shared],
-                    [second[unit] for unit in shared],
-                    higher_is_better=BETTER.get(metric) == "higher",
-                )
+            first, second = table.paired((ours, other), quantity, metric=metric, by_anatomy=by_anatomy)
+            if first:
+                higher = BETTER.get(metric) == "higher"
+                found[other, measure] = compare_paired(first, second, higher_is_better=higher)
     corrected = holm([test.p_t for test in found.values()])
     return {key: Tested(test, p) for (key, test), p in zip(found.items(), corrected, strict=True)}
-
-
-def _values(table: IndexedTable, method: str, quantity: str, metric: str, by_anatomy: bool) -> Mapping[str, float]:
-    if by_anatomy:
-        return table.by_anatomy(method, quantity, metric=metric)
-    return table.by_subject(method, quantity, metric=metric)
 
 
 def _tests(
