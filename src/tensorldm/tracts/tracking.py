@@ -79,8 +79,9 @@ def track_field(
     fingerprint = _fingerprint(field, settings, engine)
     tck, trx, sidecar = (target.with_name(f"{target.name}{suffix}") for suffix in (".tck", ".trx", ".json"))
     known = _read_notes(sidecar)
-    if known.get("Fingerprint") == fingerprint and tck.is_file() and trx.is_file():
-        return Tractogram(tck, trx, sidecar, int(known["Streamlines"]), settings.seeds, was_there=True)
+    count = known.get("Streamlines")
+    if known.get("Fingerprint") == fingerprint and isinstance(count, int) and tck.is_file() and trx.is_file():
+        return Tractogram(tck, trx, sidecar, count, settings.seeds, was_there=True)
     parts = target.with_name(f".{target.name}.{fingerprint}.parts")
     for stale in target.parent.glob(f".{target.name}.*.parts"):
         if stale != parts:
