@@ -131,6 +131,17 @@ def _check_entities(out):
     assert description["License"] == "CC0"
 
 
+def test_a_bad_scan_that_was_taken_out_of_the_dataset_is_not_missed(raw, tmp_path, program):
+    out = tmp_path / "out"
+    assert program("bids", raw, out, "participant", *CLOSED).code == 1
+    shutil.rmtree(raw / "sub-03")
+    assert program("bids", raw, out, "participant", *CLOSED, "--participant-label", "01").code == 0
+    assert program("bids", raw, out, "group").code == 1, "nobody has looked at the whole dataset since"
+    assert program("bids", raw, out, "participant", *CLOSED).code == 0
+    assert program("bids", raw, out, "group").code == 0
+    assert "sub-03_ses-a" not in states(out)
+
+
 def test_labels_follow_the_option_as_bids_apps_write_them(raw, tmp_path, program):
     out = tmp_path / "out"
     assert (

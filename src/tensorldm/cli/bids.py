@@ -77,7 +77,8 @@ def bids(
     choice = choose(model=model, method=method)
     request = Request(choice, settings, pick_device(device), out, "mrtrix", draw, describe, redo)
     with ended_gently():
-        _participant(find_series(bids_dir, participants=labels, sessions=sessions or []), request, crew)
+        series = find_series(bids_dir, participants=labels, sessions=sessions or [])
+        _participant(series, request, crew, whole=not labels and not sessions)
 
 
 def _labels(participants: list[str], more: list[str]) -> list[str]:
@@ -89,13 +90,19 @@ def _labels(participants: list[str], more: list[str]) -> list[str]:
     return [*participants, *more]
 
 
-def _participant(inputs: list["InputFiles"], request: "Request", crew: "Crew") -> None:
-    """Every series, and what failed written down for the group level."""
+def _participant(inputs: list["InputFiles"], request: "Request", crew: "Crew", *, whole: bool) -> None:
+    """Every series, and what failed written down for the group level.
+
+    ``whole``: these are all that the dataset has, so what once failed and is no longer there is not missed.
+    """
     from tensorldm.bids.failures import Failure, failures_of
     from tensorldm.reconstruct.files import Failed
 
     outcomes = reconstruct_and_show(inputs, request, crew)
-    journal = failures_of(request.out)
+    journal, there = failures_of(request.out), {each.name for each in inputs}
+    for failure in list(journal.entries()) if whole else ():
+        if failure.name not in there:
+            journal.forget(failure.name)
     for outcome in outcomes:
         if isinstance(outcome, Failed):
             journal.write(outcome.name, Failure(name=outcome.name, reason=str(outcome.error)))
