@@ -118,6 +118,14 @@ def tensors_of(samples, decode_mean, counts):
             yield count, kind, decode_mean(count) if kind == "latents" else mean_tensor(samples[:count], kind)
 
 
+@torch.inference_mode()
+def expect(engine, scan):
+    """What the model gives without drawing anything, mm²/s inside the mask; None of a model without an expectation."""
+    if engine.model.expectation is None:
+        return None
+    return replace(engine, traits=replace(engine.traits, samples=False)).estimate(scan)[0]
+
+
 def figures(packed, known, device):
     """Every figure of one tensor field."""
     where = for_maths(device)
@@ -148,10 +156,13 @@ def seconds_of(engine, scan, repeats):
 
 
 def measure_all(engine, split, wanted):
-    """A row for every combination."""
+    """A row for every combination; and the figures of the expectation alone, which samples have to be worth."""
     ways = [(steps, sampler) for sampler in wanted.samplers for steps in wanted.steps]
-    base, found, seconds = engine.settings, {}, {}
+    base, found, seconds, expected = engine.settings, {}, {}, []
     for number, known in enumerate(split.scans(engine.device)):
+        alone = expect(engine, known.scan)
+        if alone is not None:
+            expected.append(figures(alone, known, engine.device))
         for steps, sampler in ways:
             engine.settings = replace(base, steps=steps, sampler=sampler, samples=max(wanted.samples))
             for count, kind, packed in tensors_of(*draw(engine, known.scan), sorted(wanted.samples)):
@@ -160,14 +171,15 @@ def measure_all(engine, split, wanted):
                 engine.settings = replace(engine.settings, samples=count)
                 seconds[steps, sampler, count] = seconds_of(engine, known.scan, wanted.repeats)
             print(json.dumps({"subject": known.name, "steps": steps, "sampler": sampler}), flush=True)
-    return [
-        {
-            **dict(zip(KEYS, key, strict=True)),
-            **{name: fmean(each[name] for each in subjects) for name in FIGURES},
-            "seconds": seconds[key[:3]],
-        }
+    rows = [
+        {**dict(zip(KEYS, key, strict=True)), **means(subjects), "seconds": seconds[key[:3]]}
         for key, subjects in found.items()
     ]
+    return rows, means(expected) if expected else None
+
+
+def means(subjects):
+    return {name: fmean(each[name] for each in subjects) for name in FIGURES}
 
 
 def choose(rows, *, least_samples=1):
@@ -187,7 +199,19 @@ def describe(row):
     )
 
 
-def to_markdown(rows, record, *, subjects):
+def compare(rows, expected):
+    """Whether the mean of the samples is better than what it is drawn around; nothing of a model without that."""
+    if expected is None:
+        return []
+    best = min((row for row in rows if row["samples"] > 1), key=lambda row: row["LEM"], default=rows[0])
+    shown = ", ".join(f"{name} {expected[name]:{form}}" for name, form in FIGURES.items())
+    verdict = "better" if best["LEM"] < expected["LEM"] else "no better"
+    return [
+        f"The expectation alone, without samples: {shown}. The best mean of samples is {verdict}: {describe(best)}."
+    ]
+
+
+def to_markdown(rows, record, *, subjects, expected=None):
     """The table, and what follows from it."""
     heads = (*KEYS, *FIGURES, "seconds")
     lines = [heads, tuple("---" for _ in heads)]
@@ -206,6 +230,7 @@ def to_markdown(rows, record, *, subjects):
                 record.to_markdown(),
                 f"{subjects} virtual subjects of validation anatomies. {READING}",
                 table,
+                *compare(rows, expected),
                 *chosen,
             ]
         )
@@ -250,10 +275,10 @@ def main():
     engine = load_model(wanted.bundle, device=pick_device(wanted.device), settings=Settings(seed=wanted.seed))
     if not model_traits(engine.info).samples:
         raise ConfigError(f"{wanted.bundle}: it draws no samples, only an expected tensor. Train Stage 4 first.")
-    rows = measure_all(engine, split, wanted)
+    rows, expected = measure_all(engine, split, wanted)
     record = replace(record_run([], seed=wanted.seed), command=shlex.join(["python", *sys.argv]))
     write_text(wanted.out / "sampling.csv", to_csv(rows))
-    write_text(wanted.out / "sampling.md", to_markdown(rows, record, subjects=wanted.subjects))
+    write_text(wanted.out / "sampling.md", to_markdown(rows, record, subjects=wanted.subjects, expected=expected))
     print(f"Chosen: {describe(choose(rows))}. Tables are in {wanted.out}", flush=True)
 
 

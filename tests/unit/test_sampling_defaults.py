@@ -30,15 +30,25 @@ def bench():
     return module
 
 
+EXPECTING = (
+    "model.expectation={channels: [8, 8], blocks: [1, 1], vector_channels: 8}",
+    "stages.0={steps: 1, box: [16, 16, 16]}",
+)
+
+
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("model") / "bundle"
-    config = read_config(RunConfig, "smoke").model
+    return written(tmp_path_factory.mktemp("model") / "bundle", Card())
+
+
+def written(folder: Path, card: Card, *overrides: str) -> Path:
+    """A model that nobody has trained, with all its layers at work."""
+    config = read_config(RunConfig, "smoke", overrides).model
     model, random = build_model(config, 3), torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.05 * torch.randn(parameter.shape, generator=random))
-    write_bundle(folder, model.state_dict(), config=config, joint=("gated", "gated"), card=Card())
+    write_bundle(folder, model.state_dict(), config=config, joint=("gated", "gated"), card=card)
     return folder
 
 
@@ -76,6 +86,37 @@ def test_samples_are_the_products_own_and_the_mean_of_one_latent_is_its_sample(b
     assert torch.equal(engine.estimate(scan), wanted), "the model is as it was"
     kinds = [(count, kind) for count, kind, _ in bench.tensors_of(samples, decode_mean, [1, 3])]
     assert kinds == [(1, "single"), (3, "arithmetic"), (3, "log-euclidean"), (3, "latents")]
+
+
+def test_the_expectation_alone_is_measured_beside_its_samples(bench, bundle, tmp_path, generator):
+    mask = torch.ones(8, 8, 8, dtype=torch.bool)
+    bvals = torch.tensor([0.0, 1000.0, 1000.0, 1000.0], dtype=torch.float64)
+    directions = torch.cat([torch.zeros(1, 3), torch.eye(3)]).double()
+    dwi = 0.2 + torch.rand(4, 8, 8, 8, generator=generator)
+    scan = WorkingScan(dwi, bvals, directions, mask, (2.0, 2.0, 2.0), 1.0, "key")
+    plain, expecting = (
+        load_model(folder, device=torch.device("cpu"), settings=Settings(samples=2, steps=1))
+        for folder in (bundle, written(tmp_path / "expecting", Card(stages=(0, 1, 4)), *EXPECTING))
+    )
+    assert bench.expect(plain, scan) is None
+    early = load_model(
+        written(tmp_path / "early", Card(stages=(0,)), *EXPECTING), device=torch.device("cpu"), settings=Settings()
+    )
+    assert torch.equal(bench.expect(expecting, scan), early.estimate(scan)[0])
+    assert len(expecting.estimate(scan)) == 2, "the engine draws as before"
+
+
+def test_the_text_says_whether_samples_are_worth_their_expectation(bench):
+    rows = [
+        row(0.20, 1.0, samples=1) | dict.fromkeys(bench.FIGURES, 0.2),
+        dict.fromkeys(bench.FIGURES, 0.3) | row(0.3, 2),
+    ]
+    assert bench.compare(rows, None) == []
+    (better,) = bench.compare(rows, dict.fromkeys(bench.FIGURES, 0.31))
+    (worse,) = bench.compare(rows, dict.fromkeys(bench.FIGURES, 0.29))
+    assert "LEM 0.3100" in better
+    assert "is better: 5 steps" in better
+    assert "is no better: 5 steps" in worse
 
 
 def test_the_script_writes_its_table_and_choice_where_few_packages_are_installed(bundle, tmp_path):
