@@ -20,6 +20,7 @@ from tensorldm.reconstruct.inputs import InputFiles
 from tensorldm.reconstruct.journal import describe_inputs, journal_of, note_done, recipe_of
 from tensorldm.reconstruct.naming import Naming
 from tensorldm.reconstruct.outputs import appearing, check_writable, remove_stale, write_result
+from tensorldm.reconstruct.ownership import mark
 from tensorldm.reconstruct.pipeline import Stopwatch, Tell, reconstruct_series, reconstructing
 from tensorldm.reconstruct.plan import Plan, make_plan
 from tensorldm.reconstruct.reading import read_given_mask, read_scan_header, read_series
@@ -152,6 +153,7 @@ def write_job(
     """Write the files of a result, all or none, then its line in the journal; a picture that is missing is told."""
     out, name = request.out, job.files.name
     with watch.part("writing"), appearing(out) as hidden:
+        mark(hidden)
         picture = hidden / job.naming.picture
         result = _with_picture(result, picture, request.draw)
         notes = _origin(job, sources, request.settings)

@@ -84,7 +84,7 @@ def describe_inputs(files: InputFiles, *, known: Iterable[SourceFile] = ()) -> t
         with suppress(DataError):
             found = find_gradients(image)
             paths += list(found) if isinstance(found, FslFiles) else [found]
-    return describe_sources([(path.name, path) for path in dict.fromkeys(paths)], known=known)
+    return describe_sources([(path.name, path.absolute()) for path in dict.fromkeys(paths)], known=known)
 
 
 def recipe_of(settings: Any, **others: object) -> str:

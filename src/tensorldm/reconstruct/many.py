@@ -19,6 +19,7 @@ from tensorldm.reconstruct.inputs import InputFiles
 from tensorldm.reconstruct.journal import Entry, find_done
 from tensorldm.reconstruct.naming import naming_for
 from tensorldm.reconstruct.overlap import bytes_of_helper, helpers_for
+from tensorldm.reconstruct.ownership import refuse_another_scan, refuse_foreign
 from tensorldm.reconstruct.pipeline import Tell
 from tensorldm.reconstruct.shared_engine import EngineAtDesk, SharedEngine
 from tensorldm.work.bugs import explain
@@ -45,6 +46,9 @@ def reconstruct_files(
             try:
                 done = None if request.redo else find_done(request.out, files, recipe=request.recipe(naming))
                 if done is None:
+                    refuse_foreign(request.out, naming)
+                    if not request.redo:
+                        refuse_another_scan(request.out, files, naming=naming)
                     plan = check_files(files, request, naming=naming).plan
                     largest = max(largest, bytes_of_helper(plan.space.shape, len(plan.read)))
                     missing.append(files)
