@@ -22,7 +22,7 @@ def reconstruct(
     affine: Float[ndarray, "4 4"],
     *,
     bvals: Shaped[ndarray, " b"],
-    bvecs: Shaped[ndarray, "v 3"],
+    bvecs: Shaped[ndarray, "rows columns"],
     mask: Shaped[ndarray, "..."] | None = None,
     model: Path | None = None,
     method: str | None = None,
@@ -38,19 +38,12 @@ def reconstruct(
     Warnings are in the result. Nothing is written to the disk.
     """
     settings = settings or Settings()
-    if not len(bvals) == len(bvecs) == dwi.shape[-1]:
-        raise DataError(
-            f"{dwi.shape[-1]} volumes, {len(bvals)} b-values, {len(bvecs)} vectors. Give one of each per volume."
-        )
+    dwi = np.asarray(dwi)  # also what nibabel has not read yet
+    space = _space(dwi, np.asarray(affine, dtype=np.float64))
+    gradients = _table(np.asarray(bvals, dtype=np.float64), np.asarray(bvecs, dtype=np.float64), dwi, space)
     if choice is None:
         choice = choose(model=model, method=method)
-    space = Space((dwi.shape[0], dwi.shape[1], dwi.shape[2]), np.asarray(affine, dtype=np.float64))
-    plan = make_plan(
-        space,
-        _table(np.asarray(bvals, dtype=np.float64), np.asarray(bvecs, dtype=np.float64), space),
-        traits=choice.traits,
-        settings=settings,
-    )
+    plan = make_plan(space, gradients, traits=choice.traits, settings=settings)
     if choice.word is not None:
         plan = replace(plan, warnings=(choice.word, *plan.warnings))
     data = np.ascontiguousarray(dwi[..., list(plan.read)], dtype=np.float32)
@@ -68,7 +61,28 @@ def reconstruct(
     )
 
 
-def _table(bvals: Float[ndarray, " n"], bvecs: Float[ndarray, "n 3"], space: Space) -> GradientTable:
+def _space(dwi: Shaped[ndarray, "..."], affine: Float[ndarray, "..."]) -> Space:
+    if dwi.ndim != 4 or np.iscomplexobj(dwi):
+        raise DataError(
+            f"an array of shape {dwi.shape} and type {dwi.dtype}, expected a 4D series of magnitudes, volumes last."
+        )
+    if affine.shape != (4, 4) or not np.isfinite(affine).all() or np.isclose(np.linalg.det(affine), 0):
+        raise DataError(
+            "the affine is no invertible 4 × 4 matrix. Give that of the image, such as nibabel's `.affine`."
+        )
+    return Space((dwi.shape[0], dwi.shape[1], dwi.shape[2]), affine)
+
+
+def _table(
+    bvals: Float[ndarray, "..."], bvecs: Float[ndarray, "..."], dwi: Shaped[ndarray, "x y z n"], space: Space
+) -> GradientTable:
+    count = dwi.shape[-1]
+    if bvals.shape != (count,) or bvecs.shape != (count, 3):
+        turned = " The vectors are transposed: give `bvecs.T`." if bvecs.shape == (3, count) else ""
+        raise DataError(
+            f"{count} volumes, b-values of shape {bvals.shape}, vectors of shape {bvecs.shape}. Give one b-value and "
+            f"one row of three numbers per volume.{turned}"
+        )
     lengths = np.linalg.norm(bvecs, axis=1, keepdims=True)
     unit = np.divide(bvecs, lengths, out=np.zeros_like(bvecs), where=lengths > 0)
     try:

@@ -165,9 +165,10 @@ def check_signal(
     typical, worst = float(np.median(adc)), int(np.where(np.isnan(adc), -np.inf, adc).argmin())
     if not adc[worst] > 0:
         volume = [number for number, b0 in zip(volumes, gradients.is_b0, strict=True) if not b0][worst]
+        found = "has no signal" if np.isnan(adc[worst]) else "is as bright as the b=0"
         text = (
-            f"volume {volume} is as bright as the b=0 inside the mask (median ADC {adc[worst]:.2g} mm²/s): b-values "
-            "or volumes are mixed up, or the image is no magnitude image. Check the series"
+            f"volume {volume} {found} inside the mask (median ADC {adc[worst]:.2g} mm²/s): b-values or volumes are "
+            "mixed up, or the image is no magnitude image. Check the series"
         )
         if not force:
             raise DataError(f"{text}. {FORCE}")

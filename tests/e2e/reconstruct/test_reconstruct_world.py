@@ -107,7 +107,11 @@ def test_a_right_tensor_is_as_consistent_with_the_scan_as_its_noise_allows(scan)
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"bvals": np.zeros(5)}, "13 volumes, 5 b-values"),
+        ({"bvals": np.zeros(5)}, r"13 volumes, b-values of shape \(5,\)"),
+        ({"bvecs": np.zeros((3, 13))}, "give `bvecs.T`"),
+        ({"affine": np.zeros((4, 4))}, "no invertible 4 × 4 matrix"),
+        ({"affine": np.full((4, 4), np.nan)}, "no invertible 4 × 4 matrix"),
+        ({"dwi": np.ones((12, 13, 11, 13), dtype=np.complex64)}, "complex64, expected a 4D series of magnitudes"),
         ({"bvals": np.full(13, np.nan)}, "no gradients"),
         ({"mask": np.zeros((12, 13, 11), dtype=bool)}, "0 voxels"),
         ({"mask": np.ones((12, 13, 10))}, "does not fit"),
