@@ -168,7 +168,12 @@ def _require_workers(client: Client, address: str) -> None:
 
 def _require_same_package(client: Client, address: str) -> None:
     """Another version gives other files; a worker without the package gives none."""
-    for worker, version in client.run(_version).items():
+    for worker, version in client.run(_version, on_error="return").items():
+        if isinstance(version, Exception):
+            raise ToolError(
+                f"--scheduler {address}: the worker {worker} cannot load tensorldm ({version}). "
+                "Install it where 'dask worker' is started."
+            )
         if version != __version__:
             raise ToolError(
                 f"--scheduler {address}: the worker {worker} has tensorldm {version}, this program is {__version__}. "

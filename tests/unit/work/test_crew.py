@@ -1,13 +1,16 @@
 """Work that is shared out: every job once, lost workers replaced, a deadly job found, nobody else punished."""
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from unittest.mock import create_autospec
 
 import pytest
 
+from tensorldm import __version__
 from tensorldm.errors import ConfigError, ToolError
 from tensorldm.work import cluster, crew, processes
 from tensorldm.work.crew import Crew, Done, Lost, perform
@@ -119,6 +122,22 @@ def test_a_scheduler_that_does_not_answer_is_told(monkeypatch):
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 0.3)
     with pytest.raises(ToolError, match=r"tcp://127\.0\.0\.1:9: no Dask scheduler answers there"):
         list(perform(abs, [1, 2], crew=Crew(scheduler="tcp://127.0.0.1:9"), tell=silent))
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("0.0.1", rf"tcp://two:1 has tensorldm 0\.0\.1, this program is {re.escape(__version__)}"),
+        (ModuleNotFoundError("No module named 'tensorldm'"), r"tcp://two:1 cannot load tensorldm \(No module"),
+    ],
+    ids=["another version", "no tensorldm at all"],
+)
+def test_a_worker_that_would_do_other_work_is_told_before_anything_is_sent(answer, words):
+    client = create_autospec(pytest.importorskip("distributed").Client, instance=True)
+    client.run.side_effect = lambda ask, **_: {"tcp://one:1": ask(), "tcp://two:1": answer}
+    with pytest.raises(ToolError, match=words):
+        cluster._require_same_package(client, "tcp://here:1")
+    assert client.run.call_args.kwargs == {"on_error": "return"}
 
 
 def test_what_is_costly_is_made_once_per_process_and_call():
