@@ -1,8 +1,9 @@
 """What a killed process leaves behind: hidden, half-written files and folders that nobody will ever finish.
 
 Files appear by a rename, so a half is never taken for a whole; but it takes space. Sweep only while the output folder
-is held (``work.lock``): then nobody else should be writing there. A worker whose scheduler was lost may be, for a
-moment; so a folder is taken out of its hands by a rename before it is emptied, and cannot appear half emptied.
+is held (``work.lock``): then nobody else should be writing there, but to folders inside it that other runs hold, which
+are left alone. A worker whose scheduler was lost may be, for a moment; so a folder is taken out of its hands by a
+rename before it is emptied, and cannot appear half emptied.
 """
 
 import re
@@ -12,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from tensorldm.work.lock import INSIDE, is_held, names_held
 
 UNFINISHED: Final = re.compile(r"\..*\.[0-9a-f]{8}\.part")
 """The names under which ``imaging.atomic`` and the outputs of a reconstruction are written before they are renamed."""
@@ -48,8 +51,11 @@ def _unfinished(out: Path) -> Iterator[Path]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
+    held = names_held(folder)
     for path in folder.iterdir():
+        if path.name in held or path.name.startswith(tuple(f".{name}." for name in held)):
+            continue  # another run writes to a folder inside this one
         if UNFINISHED.fullmatch(path.name):
             yield path
-        elif path.is_dir() and not path.is_symlink():
+        elif path.is_dir() and not path.is_symlink() and not is_held(path / INSIDE):
             yield from _below(path)

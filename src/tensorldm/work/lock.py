@@ -19,6 +19,9 @@ from tensorldm.errors import DataError
 
 NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS}
 """What file systems without locks answer."""
+SUFFIX = ".lock"
+INSIDE = f".this-folder{SUFFIX}"
+"""No output folder's own name, as beside it."""
 TRIES = 3
 """To open the lock, where the folder that it lies in goes away."""
 
@@ -47,8 +50,25 @@ def lock_path(out: Path) -> Path:
     absolute = out.absolute()
     absolute.parent.mkdir(parents=True, exist_ok=True)
     if os.access(absolute.parent, os.W_OK) and not (absolute.exists() and absolute.is_mount()):
-        return absolute.parent / f".{absolute.name or 'tensorldm'}.lock"
-    return absolute / ".tensorldm.lock"
+        return absolute.parent / f".{absolute.name or 'tensorldm'}{SUFFIX}"
+    return absolute / INSIDE
+
+
+def names_held(folder: Path) -> list[str]:
+    """What runs that are alive hold in a folder, by name."""
+    return [lock.name[1 : -len(SUFFIX)] for lock in folder.glob(f".*{SUFFIX}") if is_held(lock)]
+
+
+def is_held(path: Path) -> bool:
+    """Whether a run that is alive holds this lock; nobody does where there is none."""
+    try:
+        with path.open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)  # given back at once, by closing
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def _acquire(out: Path) -> tuple[Path, BinaryIO]:

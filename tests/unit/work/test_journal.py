@@ -1,6 +1,7 @@
 """What has been done, and what earlier runs left."""
 
 import os
+from contextlib import ExitStack
 
 import pytest
 from hypothesis import example, given
@@ -11,6 +12,7 @@ from tensorldm.errors import DataError
 from tensorldm.work import sources
 from tensorldm.work.debris import sweep
 from tensorldm.work.journal import Journal
+from tensorldm.work.lock import holding
 from tensorldm.work.sources import describe_sources
 
 
@@ -80,6 +82,26 @@ def test_sweeping_removes_what_is_unfinished_and_nothing_else(tmp_path):
     assert sweep(out) == 4
     assert not any(path.exists() for path in unfinished)
     assert all(path.exists() for path in others)
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["held beside it", "held inside it"])
+def test_sweeping_leaves_alone_what_another_run_writes_in_a_folder_inside(tmp_path, monkeypatch, inside):
+    out, other = tmp_path / "out", tmp_path / "out" / "other"
+    theirs = [other / "sub-01" / ".fa.nii.gz.0123abcd.part"]
+    theirs += [] if inside else [out / ".other.0123abcd.part" / "x", out / ".other.journal" / ".x.json.0123abcd.part"]
+    ours = [out / ".fa.nii.gz.0123abcd.part", out / "others" / ".fa.nii.gz.0123abcd.part"]
+    for path in (*theirs, *ours):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    with monkeypatch.context() as patch, ExitStack() as stack:
+        patch.setattr("tensorldm.work.lock.os.access", lambda *_: not inside)
+        stack.enter_context(holding(other))
+        stack.enter_context(holding(out))
+        assert sweep(out) == len(ours)
+    assert all(path.exists() for path in theirs)
+    assert not any(path.exists() for path in ours)
+    with holding(out):
+        assert sweep(out) == len(theirs), "nobody writes them any more"
 
 
 def test_sweeping_a_folder_that_is_not_there_is_nothing(tmp_path):

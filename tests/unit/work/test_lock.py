@@ -84,7 +84,7 @@ def test_a_place_below_a_file_is_told(tmp_path):
 def test_it_lies_inside_where_the_place_beside_may_not_be_written_to(tmp_path, monkeypatch):
     (tmp_path / "out").mkdir()
     monkeypatch.setattr(lock.os, "access", lambda path, mode: path != tmp_path)
-    assert lock_path(tmp_path / "out") == tmp_path / "out" / ".tensorldm.lock"
+    assert lock_path(tmp_path / "out") == tmp_path / "out" / ".this-folder.lock"
     with holding(tmp_path / "out"), pytest.raises(DataError, match="another run"):
         holding(tmp_path / "out").__enter__()
     assert not list((tmp_path / "out").iterdir())
