@@ -19,7 +19,7 @@ class StageConfig(Strict):
     box: Box = Field(description="sides of the volumes in voxels; 32 32 32 are the paper's patches")
     batch_size: int = Field(default=1, ge=1, description="samples per process and micro-batch")
     accumulate: int = Field(default=1, ge=1, description="micro-batches per step")
-    optimizer: Literal["adam", "adamw"] = "adam"
+    optimizer: Literal["adam", "adamw", "muon"] = "adam"
     learning_rate: float = Field(default=1e-5, gt=0)
     gate_learning_rate: float = Field(default=1e-3, gt=0, description="of the per-head gates that let CCA in")
     weight_decay: float = Field(default=0.0, ge=0, description="on matrices and kernels alone")

@@ -20,11 +20,13 @@ from tensorldm.errors import ConfigError
 from tensorldm.model import TensorLDM
 from tensorldm.networks.attention import AttentionMode
 from tensorldm.networks.quantizer import VectorQuantizer
+from tensorldm.training.muon import ORTHOGONAL, Muon
 from tensorldm.training.objectives import DenoisingObjective, ExpectationObjective, ReconstructionObjective
 
 GATE = re.compile(r"\.attention\.gate$")
 JOINT_ONLY = r"\.attention\.(gate|mix_\w+|direction_bias)$"
 """Parameters of cross-component attention that a block at work by itself does not use."""
+OPTIMIZERS = {"adam": Adam, "adamw": AdamW, "muon": Muon}
 MakeObjective = Callable[[TensorLDM, RunConfig, int], nn.Module]
 
 
@@ -173,10 +175,10 @@ def make_optimizer(moving: dict[str, nn.Parameter], settings: StageConfig) -> tu
     have the mixing matrices, which start at the identity.
     """
     gates = {name: p for name, p in moving.items() if GATE.search(name)}
-    kernels = {name: p for name, p in moving.items() if name.endswith(".weight")}
+    kernels = {name: p for name, p in moving.items() if name.endswith(".weight") and p.ndim > 1}
     others = {name: p for name, p in moving.items() if name not in gates and name not in kernels}
     groups = [
-        {"params": list(members.values()), "lr": rate, "weight_decay": decay}
+        {"params": list(members.values()), "lr": rate, "weight_decay": decay, ORTHOGONAL: members is kernels}
         for members, rate, decay in (
             (kernels, settings.learning_rate, settings.weight_decay),
             (others, settings.learning_rate, 0.0),
@@ -184,8 +186,7 @@ def make_optimizer(moving: dict[str, nn.Parameter], settings: StageConfig) -> tu
         )
         if members
     ]
-    kind = Adam if settings.optimizer == "adam" else AdamW
-    return kind(groups), {**kernels, **others, **gates}
+    return OPTIMIZERS[settings.optimizer](groups), {**kernels, **others, **gates}
 
 
 def _unused(row: StageRow, config: ModelConfig) -> re.Pattern[str]:
