@@ -6,9 +6,12 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file
+from typer.testing import CliRunner
 
 from tensorldm.baselines.learned.bundles import load_rival
 from tensorldm.bundle import load_bundle, read_info
+from tensorldm.cli import verbs  # noqa: F401  registers the verbs
+from tensorldm.cli.main import app
 from tensorldm.errors import ConfigError, DataError
 from tensorldm.experiments import preparing_runs
 from tensorldm.experiments.carrying import export_runs, import_runs
@@ -153,6 +156,18 @@ def test_what_is_not_trained_or_not_exported_is_said(trained, tmp_path):
     assert not (tmp_path / "carried").exists()
     with pytest.raises(DataError, match="no exported run"):
         import_runs([tmp_path], tmp_path / "here")
+
+
+def test_two_commands_carry_a_run(trained, tmp_path):
+    def call(*words: object):
+        return CliRunner().invoke(app, ["tables", *map(str, words)], catch_exceptions=False)
+
+    told = call("export", trained, "--only", "ldm", "--out", tmp_path / "carried", "--largest", 0.05)
+    assert told.exit_code == 0, told.output
+    assert "ldm, Stage 2: " in told.output
+    told = call("import", tmp_path / "carried", "--out", tmp_path / "here")
+    assert told.exit_code == 0, told.output
+    assert (tmp_path / "here/runs/ldm/stage2/bundle/bundle.json").is_file()
 
 
 @pytest.mark.parametrize("size", [0, 1, 9, 10, 11, 105])
