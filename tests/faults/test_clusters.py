@@ -55,7 +55,7 @@ def test_a_running_cluster_gives_the_same_bytes_and_a_lost_scheduler_loses_nothi
 
     address, scheduler = dask(port)
     process = start("reconstruct", tree, "-o", out, *options, "--scheduler", address)
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while not (done := list(out.glob(".tensorldm/journal/[!.]*"))):
         assert time.monotonic() < end
         assert process.poll() is None, process.communicate()

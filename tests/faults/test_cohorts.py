@@ -40,7 +40,7 @@ def _kill_a_busy_worker(tmp_path, killed):
     """As soon as a worker is writing a subject, it is killed."""
     from tensorldm.work import cluster  # noqa: F401  loaded before the race begins
 
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while time.monotonic() < end and not killed:
         for folder in tmp_path.glob("**/.out.*.part"):
             for process in _writers(folder):

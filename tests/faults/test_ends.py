@@ -51,7 +51,7 @@ files.write_result = slow
 """
 
 
-def wait_for(condition, *, seconds=40):
+def wait_for(condition, *, seconds=180):
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, "waited in vain"
