@@ -37,7 +37,7 @@ def nearest_to_axes(directions: Directions, *, antipodal: bool = True) -> AxisCh
 
 
 def nearest_that_span(directions: Directions, *, least_volume: float, antipodal: bool = True) -> AxisChoice | None:
-    """The same among directions that span space: |g1 · (g2 × g3)| is at least ``least_volume``; None without any.
+    """The same among directions that span space, |g1 · (g2 × g3)| ≥ ``least_volume`` [choice: spanning-triad], or None.
 
     None of them may be farther from its axis than every direction is from some axis, or it would not stand for it. Of
     six directions along the edges of a cube, each lies at 45° to two axes, so many choices tie, and the first of

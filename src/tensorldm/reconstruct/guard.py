@@ -93,7 +93,7 @@ def check_angles(selection: Selection, *, traits: Traits) -> list[str]:
     elif traits.voxelwise:
         meaning = "the true direction is used, and what the three leave open is not what three axes would"
     else:
-        meaning = "the true direction is used, but few scans like this were seen, so trust FA and directions less"
+        meaning = "the true direction is used, but models meet fewer scans like this, so trust FA and directions less"
     return [
         f"The direction nearest to {'xyz'[axis]} (volume {selection.axes[axis]}) is {worst:.0f}° away from it: "
         f"{meaning}."
