@@ -25,7 +25,7 @@ from tensorldm.config.run import HardwareConfig
 from tensorldm.doctor import describe_device
 from tensorldm.errors import TensorldmError
 from tensorldm.experiments.preparing_runs import Ready, check_runs, choose_rate, make_ready
-from tensorldm.experiments.recipes import RUNS, RunReference, TrainingConfig, bundle_folder
+from tensorldm.experiments.recipes import RUNS, RunReference, TrainingConfig, bundle_folder, run_folder
 from tensorldm.experiments.record import processor_name, read_commit
 from tensorldm.experiments.training_log import TRAINED, TrainingLog, steps_of
 from tensorldm.imaging.atomic import write_text
@@ -101,26 +101,29 @@ def _attempt(
         return choose_rate(ready, training, console=console)
     except InterruptedError as stopped:
         return Ended(name, "stopped", str(stopped))
-    except TensorldmError as error:
+    except Exception as error:
+        return _failed(name, error, run_folder(out, name))
+
+
+def _failed(name: str, error: Exception, folder: Path) -> Ended:
+    """How a run failed, in words: an hour of other runs may wait behind it. A bug leaves its traceback."""
+    if isinstance(error, TensorldmError):
         return Ended(name, "failed", str(error))
+    if isinstance(error, torch.OutOfMemoryError):
+        return Ended(name, "failed", "out of GPU memory: lower its batch_size and raise accumulate")
+    write_text(folder / TRACEBACK, "".join(traceback.format_exception(error)))
+    return Ended(name, "failed", f"{type(error).__name__}, see {folder / TRACEBACK}")
 
 
 def _train(ready: Ready, log: TrainingLog, *, console: Console | None) -> Ended:
     """The run itself; its minutes are noted however it ends."""
     began, name = time.perf_counter(), ready.name
-    end: Ended
     try:
         done = ready.train(console)
         end = Ended(name, "trained") if done else Ended(name, "stopped", "the same command goes on")
-    except TensorldmError as error:
-        end = Ended(name, "failed", str(error))
-    except torch.OutOfMemoryError:
-        end = Ended(name, "failed", "out of GPU memory: lower its batch_size and raise accumulate")
-    except Exception as error:  # an hour of other runs waits behind this one
-        write_text(ready.folder / TRACEBACK, traceback.format_exc())
-        end = Ended(name, "failed", f"{type(error).__name__}, see {ready.folder / TRACEBACK}")
-    finally:
-        minutes = (time.perf_counter() - began) / SECONDS_A_MINUTE
+    except Exception as error:
+        end = _failed(name, error, ready.folder)
+    minutes = (time.perf_counter() - began) / SECONDS_A_MINUTE
     _note(log, ready, end, minutes)
     if end.end == TRAINED:
         _tidy(ready)

@@ -60,6 +60,18 @@ def test_a_bug_in_one_run_leaves_its_traceback_and_the_others_go_on(fake, tmp_pa
     assert "ZeroDivisionError: a bug" in (tmp_path / "runs" / "full" / "error.txt").read_text()
 
 
+def test_a_bug_or_a_full_gpu_in_a_trial_of_a_rate_does_not_stop_the_others(fake, tmp_path):
+    loop = fake(**{"0.5": ZeroDivisionError("a bug")})
+    config = settings(rates=(0.5,), runs={"superdti": {"method": "superdti"}, "unet": {"method": "unet"}})
+    assert go(config, tmp_path) == {"superdti": "failed", "unet": "failed"}
+    assert len(loop.calls) == 2
+    assert "ZeroDivisionError: a bug" in (tmp_path / "runs" / "unet" / "error.txt").read_text()
+    loop.ends["0.5"] = torch.OutOfMemoryError()
+    assert go(config, tmp_path) == {"superdti": "failed", "unet": "failed"}
+    loop.ends.clear()
+    assert go(config, tmp_path) == {"superdti": "trained", "unet": "trained"}
+
+
 def test_a_full_gpu_is_told_as_such(fake, tmp_path):
     fake(superdti=torch.OutOfMemoryError())
     go(settings(), tmp_path, only=["superdti"])
