@@ -16,14 +16,16 @@ _models = runpy.run_path(str(Path(__file__).parents[1] / "e2e" / "reconstruct" /
 
 
 @pytest.fixture
-def dask():
+def dask(tmp_path):
     """Start a scheduler on a port, with one worker; both end with the test, or when they are killed."""
-    running = []
+    running, place = [], tmp_path / "elsewhere"
+    place.mkdir()
 
     def begin(kind, *words):
         command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *words]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        running.append(subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, **quiet))
+        # Started in a folder of its own, as on another machine.
+        running.append(subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, cwd=place, **quiet))
         return running[-1]
 
     def start(port):
@@ -45,7 +47,7 @@ def free_port():
 
 
 def test_a_running_cluster_gives_the_same_bytes_and_a_lost_scheduler_loses_nothing(
-    cohort, tmp_path, dask, start, program, check
+    cohort, tmp_path, dask, start, program, check, monkeypatch
 ):
     results, debris = check
     bundle = _models["untrained"](tmp_path / "bundle", [])
@@ -73,6 +75,12 @@ def test_a_running_cluster_gives_the_same_bytes_and_a_lost_scheduler_loses_nothi
     assert answer.code == 0, answer.err
     assert "kept" in answer.out
     assert results(out) == results(tmp_path / "undisturbed")
+
+    monkeypatch.chdir(tmp_path)  # what the user types is seen from where the user is, not from the worker's folder
+    answer = program("evaluate", "undisturbed", "out", "--out", "table.csv", "--scheduler", address)
+    assert answer.code == 0, answer.err
+    assert (tmp_path / "table.csv").is_file()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
     assert debris(tmp_path) == []
 
 

@@ -5,6 +5,7 @@ that takes one worker after another is given up. Tasks travel as Dask sends them
 """
 
 import logging
+import os
 import secrets
 import time
 import warnings
@@ -13,6 +14,7 @@ from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, TypeVar
 
 from distributed import Client, LocalCluster, Security, WorkerPlugin, as_completed
@@ -76,7 +78,7 @@ def _handed_out(
 
     def submit() -> Iterator[Any]:
         for index, job in waiting:
-            future = client.submit(do_alone, task, job, key=f"tensorldm-{run}-{index}", pure=False)
+            future = client.submit(do_alone, task, job, folder=Path.cwd(), key=f"tensorldm-{run}-{index}", pure=False)
             under_way[future] = job
             yield future
             return
@@ -97,7 +99,7 @@ def _handed_out(
 def _alone(client: Client, task: Callable[[J], R], job: J) -> Done[J, R] | Lost[J]:
     """A worker takes with it the jobs that wait for it; one by one, they show which of them it is."""
     try:
-        return Done(job, client.submit(do_alone, task, job, pure=False).result())
+        return Done(job, client.submit(do_alone, task, job, folder=Path.cwd(), pure=False).result())
     except KilledWorker:
         return Lost(job, KILLED)
 
@@ -151,6 +153,7 @@ def _existing(address: str) -> Iterator[Client]:
     with client:
         _require_workers(client, address)
         _require_same_package(client, address)
+        _require_same_paths(client, address)
         client.register_plugin(Beginning(threads_each(1)))
         yield client
 
@@ -178,6 +181,16 @@ def _require_same_package(client: Client, address: str) -> None:
             raise ToolError(
                 f"--scheduler {address}: the worker {worker} has tensorldm {version}, this program is {__version__}. "
                 "Install the same version on every machine."
+            )
+
+
+def _require_same_paths(client: Client, address: str) -> None:
+    """Workers read and write the user's own files."""
+    for worker, there in client.run(os.path.isdir, str(Path.cwd())).items():
+        if not there:
+            raise ToolError(
+                f"--scheduler {address}: the worker {worker} does not see the folder {Path.cwd()}. "
+                "Work on a disk that all machines see under the same name."
             )
 
 

@@ -7,7 +7,8 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import chdir, contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -31,9 +32,13 @@ def begin_worker(name: object, threads: int) -> None:
         sys.modules["torch"].set_num_threads(threads)
 
 
-def do_alone(task: Callable[[Any], T], job: Any) -> T:
-    """One subject in memory at a time, however many threads a cluster's worker was given."""
-    with _one_at_a_time:
+def do_alone(task: Callable[[Any], T], job: Any, *, folder: Path | None = None) -> T:
+    """One subject in memory at a time, however many threads a cluster's worker was given.
+
+    ``folder`` is where the command was given: paths that the user typed are seen from there, not from where the
+    worker was started.
+    """
+    with _one_at_a_time, nullcontext() if folder is None else chdir(folder):
         try:
             return task(job)
         finally:

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 from unittest.mock import create_autospec
 
 import pytest
@@ -138,6 +139,20 @@ def test_a_worker_that_would_do_other_work_is_told_before_anything_is_sent(answe
     with pytest.raises(ToolError, match=words):
         cluster._require_same_package(client, "tcp://here:1")
     assert client.run.call_args.kwargs == {"on_error": "return"}
+
+
+def test_a_worker_that_does_not_see_the_users_disk_is_told_before_anything_is_sent(tmp_path, monkeypatch):
+    client = create_autospec(pytest.importorskip("distributed").Client, instance=True)
+    client.run.side_effect = lambda look, folder: {"tcp://one:1": look(folder), "tcp://two:1": look(f"{folder}/no")}
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ToolError, match=rf"tcp://two:1 does not see the folder {re.escape(str(tmp_path))}\."):
+        cluster._require_same_paths(client, "tcp://here:1")
+
+
+def test_a_job_is_done_in_the_folder_that_the_user_is_in(tmp_path):
+    here = Path.cwd()
+    assert processes.do_alone(lambda _: Path.cwd(), 1, folder=tmp_path) == tmp_path.resolve()
+    assert Path.cwd() == here
 
 
 def test_what_is_costly_is_made_once_per_process_and_call():
