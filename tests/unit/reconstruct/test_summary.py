@@ -40,6 +40,12 @@ def test_healthy_white_matter_is_as_expected():
     assert "3.5 (reading 1.0; writing 2.5)" in text
 
 
+def test_of_many_volumes_the_angles_are_said_to_be_of_three():
+    many = replace(result(1.2e-3, 0.5e-3), volumes=(0, 4, 5, 6, 7, 8))
+    text = "\n".join(summarise("scan", many).lines())
+    assert "0, 4, 5, 6, 7, 8 (of the three nearest to the axes, angles to them: x 3°, y 4°, z 12°)" in text
+
+
 def test_values_that_no_brain_has_are_marked():
     text = "\n".join(summarise("scan", result(0.9e-3, 1e-5)).lines())
     assert "above the usual" in text
