@@ -149,19 +149,19 @@ def _note(log: TrainingLog, ready: Ready, end: Ended, minutes: float) -> None:
         words=end.words,
         seed=ready.settings.seed,
         session_minutes=round(minutes, 3),
-        minutes={str(n): budget for n in ready.stages if (budget := ready.settings.stages[str(n)].minutes)},
+        minutes={str(n): round(m, 3) for n in ready.stages if (m := ready.settings.stages[str(n)].minutes)},
         steps=steps_of(ready.folder),
         rate_factor=ready.rate_factor,
         trials=ready.trials,
         hardware=_hardware(ready.settings.hardware),
-        precision=ready.settings.hardware.precision,
         commit=read_commit(Path(__file__).parents[3]),
         **known,
     )
 
 
 def _hardware(settings: HardwareConfig) -> str:
-    """What a run was trained on: not always the best device that is there."""
-    if settings.accelerator == "cpu" or not torch.cuda.is_available():
-        return f"cpu: {processor_name()}, {torch.get_num_threads()} threads"
-    return describe_device()
+    """What a run was trained on, which is not always the best device there, and in which precision."""
+    on_gpu = settings.accelerator != "cpu" and torch.cuda.is_available()
+    device = describe_device() if on_gpu else f"cpu: {processor_name()}, {torch.get_num_threads()} threads"
+    precision = settings.precision if settings.precision != "auto" else ("bf16-mixed" if on_gpu else "32-true")
+    return f"{device}, {precision}"
