@@ -9,7 +9,9 @@ from torch import nn
 
 from tensorldm.networks.attention import SwinBlock
 from tensorldm.networks.compiling import compile_static, trace_einops_whole
+from tensorldm.networks.conditioner import Conditioner
 from tensorldm.networks.expectation import Expectation
+from tensorldm.networks.experts import Experts
 from tensorldm.networks.film import ResidualBlock
 from tensorldm.training.objectives import ExpectationObjective, log_distance
 
@@ -23,14 +25,23 @@ def compile_objective(objective: nn.Module) -> None:
         objective.distance = compile_static(log_distance)
 
 
-def compile_blocks(model: nn.Module) -> None:
-    """Compile every residual and attention block in place."""
+def compile_blocks(model: nn.Module, backend: str = "inductor") -> None:
+    """Compile every residual and attention block in place.
+
+    Shapes are fixed, except where the DWI volumes lie side by side: their number changes from batch to batch, and a
+    variant for each would take longer to compile than a stage lasts.
+    """
     trace_einops_whole()
     torch._dynamo.config.recompile_limit = MOST_VARIANTS
-    expectations = [module for module in model.modules() if isinstance(module, Expectation)]
-    for expectation in expectations:
-        expectation.compile_whole()
-    inside = {id(part) for expectation in expectations for part in expectation.modules()}
     for module in model.modules():
-        if isinstance(module, ResidualBlock | SwinBlock) and id(module) not in inside:
-            module.compile(dynamic=False)
+        if isinstance(module, Expectation):
+            module.compile_whole()
+    whole = _parts_of(model, Expectation)
+    by_volume = _parts_of(model, Conditioner, Experts)
+    for module in model.modules():
+        if isinstance(module, ResidualBlock | SwinBlock) and module not in whole:
+            module.compile(backend=backend, dynamic=None if module in by_volume else False)
+
+
+def _parts_of(model: nn.Module, *kinds: type[nn.Module]) -> set[nn.Module]:
+    return {part for module in model.modules() if isinstance(module, kinds) for part in module.modules()}
