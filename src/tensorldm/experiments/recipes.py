@@ -65,6 +65,9 @@ class Recipe(Strict):
             raise ValueError(f"{self.variant} is an ablation of {OURS}, not of {self.method}")
         if self.stages and set(self.minutes) - set(self.stages):
             raise ValueError("minutes are given for a stage that is not trained")
+        odd = sorted({*self.stages, *self.minutes} - set(self._known_stages))
+        if odd:
+            raise ValueError(f"{self.method} has no Stage {odd[0]}; it has {', '.join(map(str, self._known_stages))}")
         if any(minutes <= 0 for minutes in self.minutes.values()):
             raise ValueError("minutes are more than 0")
         return self
@@ -72,8 +75,11 @@ class Recipe(Strict):
     @property
     def last_stage(self) -> int:
         """The one whose bundle is the run's."""
-        known = TENSORLDM.stages if self.method == OURS else RIVALS[self.method].stages
-        return max(self.stages or known)
+        return max(self.stages or self._known_stages)
+
+    @property
+    def _known_stages(self) -> tuple[int, ...]:
+        return tuple(TENSORLDM.stages if self.method == OURS else RIVALS[self.method].stages)
 
 
 class TrainingConfig(Strict):
