@@ -153,8 +153,12 @@ def test_the_equal_comparison_gives_every_method_the_same_minutes_stream_and_sam
     assert len({each.data.model_dump_json() for each in settings.values()}) == 1
     assert len({each.average.model_dump_json() + each.validation.model_dump_json() for each in settings.values()}) == 1
     expectation = settings["tensorldm"].stages["0"]
-    for stage in settings["unet"].stages.values():  # the sceptic's rival has the loss of our own regression
-        assert stage.lem_weight == expectation.lem_weight
+    regression = settings["unet"].stages  # the sceptic's rival is trained as our own regression is
+    for stage in regression.values():
+        for setting in ("lem_weight", "optimizer", "weight_decay"):
+            assert getattr(stage, setting) == getattr(expectation, setting), setting
+    for setting in ("box", "batch_size", "learning_rate"):
+        assert getattr(regression["1"], setting) == getattr(expectation, setting), setting
     drawing = {name: study.methods[name] for name in names if name.split()[0] in ("tensorldm", "diffdti", "ldm")}
     for name, method in drawing.items():
         assert (method.samples, method.steps) == ((1 if name.endswith("K=1") else 4), 25)
