@@ -58,6 +58,11 @@ def test_a_run_leaves_a_model_that_loads_a_log_and_validation_measures(tmp_path)
             "there is no setting 'stages.1.stepz'",
         ),
         (["--data", "cohort:procedural", "--set", "stages.1.steps=0"], ConfigError, "greater than 0"),
+        (
+            ["--data", "cohort:procedural", *TINY, "--set", "hardware.precision=bf16-mixed"],
+            ConfigError,
+            "on a CPU convolutions in bfloat16 give wrong numbers. Use 'auto'",
+        ),
         (["--data", "cohort:procedural", "--from-bundle", "no-such-bundle"], DataError, "no model there"),
         (
             ["--data", "cohort:procedural", "--config", "base", "--stages", "1-5"],

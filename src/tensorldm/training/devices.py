@@ -26,6 +26,11 @@ def make_fabric(settings: HardwareConfig) -> Fabric:
     precision = settings.precision
     if precision == "auto":
         precision = "bf16-mixed" if accelerator == "cuda" else "32-true"
+    if accelerator == "cpu" and precision == "bf16-mixed":
+        raise ConfigError(
+            "hardware.precision is 'bf16-mixed', but on a CPU convolutions in bfloat16 give wrong numbers. "
+            "Use 'auto' or '32-true'."
+        )
     fabric = fabric_class(
         accelerator=accelerator, devices=devices, num_nodes=settings.nodes, strategy=strategy, precision=precision
     )

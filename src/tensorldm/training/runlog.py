@@ -52,9 +52,9 @@ class RunLog:
         """Show a bar for a stage from this step on."""
         self.progress.reset(self.task, description=title, completed=step, total=steps, rate="", visible=True)
 
-    def advance(self, step: int) -> None:
-        """Move the bar."""
-        self.progress.update(self.task, completed=step)
+    def advance(self, step: int, *, steps: int) -> None:
+        """Move the bar; ``steps`` are as many as there will be, which a clock may decide."""
+        self.progress.update(self.task, completed=step, total=steps)
 
     def record(self, event: str, *, stage: int, step: int, **values: Any) -> None:
         """Append one line; numbers go to TensorBoard too."""

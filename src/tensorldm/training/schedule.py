@@ -16,6 +16,12 @@ def is_over(settings: StageConfig, step: int, *, seconds: float) -> bool:
     return step >= settings.steps or _clock(settings, seconds) >= 1
 
 
+def expected_steps(settings: StageConfig, step: int, *, seconds: float) -> int:
+    """How many steps a stage will have had at its end, if it goes on as fast as so far."""
+    spent = _clock(settings, seconds)
+    return settings.steps if spent == 0 else max(min(settings.steps, round(step / spent)), step)
+
+
 def rate_factor(step: int, settings: StageConfig, *, seconds: float = 0.0) -> float:
     """Share of the peak learning rate at a step (the first is 0): a linear rise, then constant or half a cosine."""
     if step < settings.warmup_steps:

@@ -26,7 +26,7 @@ from tensorldm.training.loop import Opened, Player, Progress, Stage, held_still,
 from tensorldm.training.method import Part, StageWork
 from tensorldm.training.numbers import Numbers
 from tensorldm.training.runlog import RunLog
-from tensorldm.training.schedule import is_over
+from tensorldm.training.schedule import expected_steps, is_over
 from tensorldm.training.signals import StopRequest
 from tensorldm.training.sources import Source
 from tensorldm.training.stages import settings_of
@@ -99,7 +99,7 @@ class StageRun:
 
     def _after_step(self, step: int, numbers: Numbers) -> None:
         config, log = self.session.config, self.session.log
-        log.advance(step)
+        log.advance(step, steps=expected_steps(self.settings, step, seconds=self.progress.seconds))
         last = is_over(self.settings, step, seconds=self.progress.seconds)
         if step % config.keep.log_every == 0 or last:
             log.record("train", stage=self.number, step=step, **numbers.read())

@@ -1,7 +1,7 @@
 import pytest
 
 from tensorldm.config.training import StageConfig
-from tensorldm.training.schedule import COSINE_END, rate_factor
+from tensorldm.training.schedule import COSINE_END, expected_steps, rate_factor
 
 
 def _stage(**changes) -> StageConfig:
@@ -25,3 +25,12 @@ def test_the_cosine_starts_at_the_peak_passes_half_way_and_ends_at_its_floor():
 
 def test_a_one_step_stage_with_a_long_warmup_still_has_a_rate():
     assert rate_factor(0, _stage(steps=1, warmup_steps=50, decay="cosine")) == pytest.approx(0.02)
+
+
+def test_the_number_of_steps_to_expect_follows_the_clock_where_it_decides():
+    assert expected_steps(_stage(), 30, seconds=60.0) == 100
+    timed = _stage(steps=10**7, minutes=10.0)
+    assert expected_steps(timed, 0, seconds=0.0) == 10**7
+    assert expected_steps(timed, 500, seconds=60.0) == 5000
+    assert expected_steps(_stage(steps=4000, minutes=10.0), 500, seconds=60.0) == 4000
+    assert expected_steps(timed, 5100, seconds=601.0) == 5100
