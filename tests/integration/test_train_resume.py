@@ -48,12 +48,12 @@ def test_every_stage_stopped_half_way_and_resumed_gives_bit_identical_weights(tm
     stopped_at: set[str] = set()
     advance = RunLog.advance
 
-    def stop_once_a_stage(log: RunLog, step: int) -> None:
+    def stop_once_a_stage(log: RunLog, step: int, *, steps: int) -> None:
         stage = str(log.progress.tasks[0].description)
         if step == 2 and stage not in stopped_at:
             stopped_at.add(stage)
             os.kill(os.getpid(), signal.SIGTERM)
-        advance(log, step)
+        advance(log, step, steps=steps)
 
     monkeypatch.setattr(RunLog, "advance", stop_once_a_stage)
     runs = 1

@@ -44,10 +44,10 @@ if os.environ.get("RANK") == "1" and os.environ.get("TORCHELASTIC_RESTART_COUNT"
     from tensorldm.training.runlog import RunLog
     advance = RunLog.advance
 
-    def die(log, step):
+    def die(log, step, *, steps):
         if step == {KILLED_AT}:
             os.kill(os.getpid(), signal.SIGKILL)
-        advance(log, step)
+        advance(log, step, steps=steps)
 
     RunLog.advance = die
 """

@@ -27,12 +27,12 @@ def test_a_rival_stopped_half_way_and_resumed_has_the_weights_of_one_that_was_no
     stopped: set[str] = set()
     advance = RunLog.advance
 
-    def stop_once_a_stage(log: RunLog, step: int) -> None:
+    def stop_once_a_stage(log: RunLog, step: int, *, steps: int) -> None:
         title = str(log.progress.tasks[0].description)
         if step == 2 and title not in stopped:
             stopped.add(title)
             os.kill(os.getpid(), signal.SIGTERM)
-        advance(log, step)
+        advance(log, step, steps=steps)
 
     monkeypatch.setattr(RunLog, "advance", stop_once_a_stage)
     runs = 1
