@@ -1,6 +1,6 @@
 """A large file as several small ones, for a way that carries only small files: NAME.1of3, NAME.2of3, NAME.3of3.
 
-The pieces are the file's bytes in order, so that ``cat NAME.*of3 > NAME`` puts up to nine of them together too.
+The pieces are the file's bytes in order, their numbers padded, so that ``cat NAME.*of3 > NAME`` puts them together too.
 """
 
 import re

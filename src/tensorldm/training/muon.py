@@ -1,8 +1,8 @@
 """Muon: AdamW, but kernels move by their momentum made orthogonal [choice: muon].
 
-The gradient of a kernel is a matrix of few large singular values: Adam's step follows those, and directions that are
-rare in the data, an uncommon crossing say, are learned last. Making the matrix orthogonal gives all of them one
-length. Steps are scaled to the length that Adam's usually have, so that rates of the two compare.
+The gradient of a kernel is a matrix of few large singular values, so that Adam's step goes along few directions.
+Making the matrix orthogonal gives all of them one length. Steps are scaled to the length that Adam's usually have, so
+that rates of the two compare.
 Axes: n matrices of one shape, r rows, k columns.
 """
 
@@ -90,7 +90,10 @@ def orthogonal(matrices: Matrices) -> Matrices:
 
 
 def _matrices(kernel: Tensor) -> Matrices:
-    """Kernels of convolutions: one row an output channel. Maps of channels have a matrix for each set already."""
+    """Kernels of convolutions: one row an output channel, of all sets together, since their shape does not tell sets.
+
+    Maps of channels have a matrix for each set already.
+    """
     return kernel if kernel.ndim == 3 else kernel.flatten(1)[None]
 
 
