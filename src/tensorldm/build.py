@@ -69,6 +69,7 @@ def _expectation(config: ModelConfig) -> Expectation | None:
         vector_channels=sizes.vector_channels,
         patch=sizes.patch,
         detail_channels=sizes.detail_channels,
+        mirrored=sizes.mirrored,
     )
 
 

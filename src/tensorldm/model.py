@@ -193,9 +193,11 @@ class TensorLDM(nn.Module):
     def ready(self) -> "TensorLDM":
         """Set for inference, with kernels and features channels-last in memory: convolutions and norms run faster so.
 
-        Only places in memory change, no value.
+        Of weights only places in memory change, no value. An expectation that is mirrored now looks both ways.
         """
         self.eval()
+        if self.expectation is not None:
+            self.expectation.both_ways = self.expectation.mirrored
         self.to(memory_format=torch.channels_last_3d)  # type: ignore[call-overload]  # torch's stub leaves it out
         return self
 

@@ -335,3 +335,16 @@ def test_the_step_that_a_sampler_repeats_and_the_decoder_compile_to_one_graph_ea
     """In a process of its own: the shape checks of the test session cannot be traced."""
     code = f"import runpy; runpy.run_path({__file__!r})['compile_the_step']()"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_once_ready_a_mirrored_expectation_looks_both_ways(mirrored, generator):
+    model = build("expecting").eval()
+    torch.nn.init.normal_(model.expectation.head.weight, std=0.2, generator=generator)
+    model.expectation.mirrored = mirrored
+    inputs = scan((16, 16, 16), generator)
+    with torch.inference_mode():
+        before = model.expect(**inputs)
+        model.ready()
+        assert model.expectation.both_ways is mirrored
+        assert torch.allclose(model.expect(**inputs), before, atol=1e-5) is not mirrored

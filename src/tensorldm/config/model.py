@@ -87,6 +87,7 @@ class ExpectationConfig(Strict):
     blocks: Widths = Field(description="residual blocks of each level, on each side of the U")
     vector_channels: int = Field(default=128, gt=0, description="entries of the embedding of the scan's gradients")
     detail_channels: int = Field(default=0, ge=0, description="width of a last look at full resolution; 0 for none")
+    mirrored: bool = Field(default=False, description="at inference, the mean of the scan's and its mirror image's")
 
     @model_validator(mode="after")
     def _levels_match(self) -> "ExpectationConfig":

@@ -43,6 +43,10 @@ BRIGHTEST = 4.0
 HALF_HEAD_MM = 100.0
 INPUT_CHANNELS = NUM_COMPONENTS + 2 + 1 + 3
 """Minimum-norm tensor, b=0 and mean weighted signal, mask, position."""
+MIRROR_COMPONENTS = tuple((-1.0) ** ((row == 0) + (column == 0)) for row, column in zip(ROWS, COLUMNS, strict=True))
+"""Signs of the components when left and right change places."""
+MIRROR_INPUTS = (*MIRROR_COMPONENTS, 1.0, 1.0, 1.0, -1.0, 1.0, 1.0)
+"""Signs of the input channels then: of places, only the first turns."""
 _UPPER = tuple((i, j) for i in range(NUM_COMPONENTS) for j in range(i, NUM_COMPONENTS))
 
 
@@ -139,15 +143,17 @@ class Expectation(nn.Module):
         vector_channels: int,
         patch: int = 1,
         detail_channels: int = 0,
+        mirrored: bool = False,
     ) -> None:
         """``channels`` and ``num_blocks`` (a side, each level) from fine to coarse; the coarsest level has one side.
 
         The finest level's voxels are cubes of ``patch`` voxels a side. ``detail_channels`` add a last look at single
-        voxels, at full resolution.
+        voxels, at full resolution. A ``mirrored`` one, once it is ready, looks both ways: see ``forward``.
         """
         super().__init__()
         assert len(channels) == len(num_blocks), "as many blocks as levels"
         self.channels, self.patch = tuple(channels), patch
+        self.mirrored, self.both_ways = mirrored, False
         self.embedding = ScanEmbedding(vector_channels)
 
         def level(index: int) -> nn.ModuleList:
@@ -180,9 +186,23 @@ class Expectation(nn.Module):
     def forward(
         self, inputs: Float[Tensor, "b a x y z"], bvals: Float[Tensor, "b c"], *, directions: Float[Tensor, "b c 3"]
     ) -> Float[Tensor, "b 6 x y z"]:
-        """The expected tensor in network units; ``inputs`` as ``expectation_inputs`` makes them."""
+        """The expected tensor in network units; ``inputs`` as ``expectation_inputs`` makes them.
+
+        Both ways: the mean of this and of what the mirrored scan gives, turned back. Some of the network's own errors
+        cancel, and a mirrored head gets the mirrored tensor. [choice: mirror]
+        """
         update = self._update(inputs, self.embedding(bvals, directions))
+        if self.both_ways:
+            update = (update + self._mirrored_update(inputs, bvals, directions)) / 2
         return inputs[:, :NUM_COMPONENTS] + update
+
+    def _mirrored_update(
+        self, inputs: Float[Tensor, "b a x y z"], bvals: Float[Tensor, "b c"], directions: Float[Tensor, "b c 3"]
+    ) -> Float[Tensor, "b 6 x y z"]:
+        seen = inputs.flip(2) * inputs.new_tensor(MIRROR_INPUTS)[:, None, None, None]
+        vector = self.embedding(bvals, directions * directions.new_tensor((-1.0, 1.0, 1.0)))
+        update = self._update(seen, vector)
+        return update.flip(2) * update.new_tensor(MIRROR_COMPONENTS)[:, None, None, None]
 
     def _update(self, inputs: Float[Tensor, "b a x y z"], vector: Float[Tensor, "b 1 v"]) -> Float[Tensor, "b 6 x y z"]:
         """What is added to the minimum norm: all of the work, in shapes that do not depend on the number of volumes."""

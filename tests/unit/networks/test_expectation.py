@@ -119,3 +119,25 @@ def test_a_part_of_a_head_is_told_the_same_place_as_in_the_whole(generator):
         dwi[part], bvals, solved=solved[part], mask=mask[part], centre=centre - corner, voxel_size=size
     )
     torch.testing.assert_close(cut, whole[part])
+
+
+def test_a_mirrored_head_gets_the_mirrored_tensor_when_it_looks_both_ways(network, generator):
+    bvals, directions = with_b0(directions_of(3, generator))
+    dwi, solved = torch.rand(1, 4, *SIZE, generator=generator), torch.randn(1, 6, *SIZE, generator=generator)
+    mask = torch.ones(1, *SIZE, dtype=torch.bool)
+    mask[:, :2] = False
+    size = torch.full((1, 3), 2.0)
+    signs = torch.tensor([1.0, 1.0, 1.0, -1.0, -1.0, 1.0])[:, None, None, None]  # xx yy zz xy xz yz
+
+    def seen(dwi, solved, mask):
+        return expectation_inputs(dwi, bvals, solved=solved, mask=mask, centre=mask_centre(mask), voxel_size=size)
+
+    here, there = seen(dwi, solved, mask), seen(dwi.flip(2), solved.flip(2) * signs, mask.flip(1))
+    turned = directions * torch.tensor([-1.0, 1.0, 1.0])
+    alone = network(here, bvals, directions=directions)
+    image = network(there, bvals, directions=turned).flip(2) * signs
+    assert (image - alone).abs().max() > 0.01
+    network.both_ways = True
+    both = network(here, bvals, directions=directions)
+    torch.testing.assert_close(both, (alone + image) / 2, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(network(there, bvals, directions=turned).flip(2) * signs, both, atol=1e-5, rtol=1e-5)
