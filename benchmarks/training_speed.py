@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import json
 import time
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -59,13 +60,13 @@ def random_batch(number: int, box: tuple[int, int, int], device: torch.device) -
     mask = torch.stack(torch.meshgrid(*axes, indexing="ij")).square().sum(0) < 0.9
     return Batch(
         dwi=torch.rand(number, 4, *box, generator=random, device=device) * mask,
-        bvals=torch.tensor([[0.0, 1000.0, 1000.0, 1000.0]], device=device).repeat(number, 1),
-        directions=torch.cat([torch.zeros(1, 3), torch.eye(3)]).to(device).repeat(number, 1, 1),
+        bvals=torch.tensor([[0.0, 1000.0, 1000.0, 1000.0]]).repeat(number, 1),
+        directions=torch.cat([torch.zeros(1, 3), torch.eye(3)]).repeat(number, 1, 1),
         components=components * mask,
         clean=components * mask,
         mask=mask.repeat(number, 1, 1, 1),
-        voxel_size=torch.full((number, 3), 2.0, device=device),
-        centre=mask_centre(mask.repeat(number, 1, 1, 1)),
+        voxel_size=torch.full((number, 3), 2.0),
+        centre=mask_centre(mask.repeat(number, 1, 1, 1)).cpu(),
         subjects=tuple(f"random{i}" for i in range(number)),
     )
 
@@ -119,12 +120,26 @@ def measure(config: RunConfig, number: int, *, fabric, source: str, seconds: flo
         "samples_per_s": samples_per_step(fabric, stage.settings) / per_step,
         "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if on_gpu else 0.0,
         "tflop_per_step": flops / 1e12,
+        "waits_per_step": count_waits(stage, fabric=fabric) if on_gpu else None,
         "utilisation_percent": 100 * flops / per_step / (PEAK_TFLOP_PER_S * 1e12),
         "first_steps_s": times[WARMUP_STEPS - 1] - started,
         "hours_for_all_steps": stage.settings.steps * per_step / 3600,
     }
     print(json.dumps(row), flush=True)
     return row
+
+
+def count_waits(stage: Stage, *, fabric) -> int:
+    """How often the host waits for the device in one step more; once is to read the numbers at its end."""
+    once = replace(stage, settings=stage.settings.model_copy(update={"steps": 1, "minutes": None}))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            train(fabric, once, Progress(), after_step=lambda *_: None)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    return sum("synchroniz" in str(warning.message) for warning in found)
 
 
 def count_flops(config: RunConfig, number: int, *, fabric) -> float:

@@ -1,12 +1,15 @@
 """What a network is trained on: a batch of subjects, from a prepared store or straight from the virtual cohort."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, device
 
 from tensorldm.shapes import Components, Dwi, Masks
+
+VOLUMES = ("dwi", "components", "clean", "mask")
+"""What has a value at every voxel."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +19,8 @@ class Batch:
     ``dwi`` is divided by one robust b=0 scale per subject, so that S/S0 survives. ``components`` are mm²/s in
     image axes. ``clean`` is the noise-free tensor where it is known (virtual subjects), else ``components`` again.
     ``centre`` is the middle of the whole brain in voxels of this grid: a patch knows where in the head it lies.
+    Wherever the volumes are, gradients, sizes and places lie on the CPU: rules for all voxels are made of them there,
+    and reading them from a device would make host and device wait for each other in every step.
     """
 
     dwi: Dwi
@@ -41,13 +46,13 @@ class Batch:
         }
 
     def to(self, where: device | str) -> "Batch":
-        """The same batch on another device."""
-        moved = {
-            field.name: getattr(self, field.name).to(where)
-            for field in fields(self)
-            if isinstance(getattr(self, field.name), Tensor)
-        }
-        return replace(self, **moved)
+        """The same batch with its volumes on another device."""
+        return replace(self, **{name: getattr(self, name).to(where) for name in VOLUMES})
+
+
+def beside(small: Tensor, volume: Tensor) -> Tensor:
+    """A small tensor where a volume is, without waiting for the device."""
+    return small.to(volume.device, non_blocking=True)
 
 
 def mask_centre(mask: Masks) -> Float[Tensor, "b 3"]:

@@ -18,7 +18,7 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
-from tensorldm.batch import mask_centre
+from tensorldm.batch import beside, mask_centre
 from tensorldm.diffusion import Denoise, NoiseSchedule, Prediction, Spacing, sample, step_pairs
 from tensorldm.networks.analytic_inputs import analytic_inputs
 from tensorldm.networks.attention import AttentionMode
@@ -182,7 +182,13 @@ class TensorLDM(nn.Module):
     ) -> DenoiseCondition:
         """What the U-Net is told beside latents and time; ``centre`` in voxels, ``voxel_size`` in mm."""
         x, y, z = features.pooled.shape[-3:]
-        coordinates = latent_coordinates((x, y, z), centre, voxel_size=voxel_size, compression=self.compression)
+        step = voxel_size.to(centre.device)
+        along = latent_coordinates((x, y, z), centre, voxel_size=step, compression=self.compression)
+        coordinates = (
+            beside(along[0], features.pooled),
+            beside(along[1], features.pooled),
+            beside(along[2], features.pooled),
+        )
         mixed = self.experts(features, self.unet.component_embedding.flat_vectors())
         return self.unet.condition(mixed, coordinates)
 
@@ -286,12 +292,11 @@ class TensorLDM(nn.Module):
         return analytic_inputs(dwi, bvals, directions=directions, mask=mask, component_scales=self.component_scales)
 
     def _statistics(self) -> tuple[Float[Tensor, "1 6 f 1 1 1"], Float[Tensor, "1 6 f 1 1 1"]]:
-        members = torch.tensor([len(group) for group in GROUPS], device=self.latent_mean.device)
         mean, spread = (
-            values.repeat_interleave(members, dim=0, output_size=6)[None, :, :, None, None, None]
+            torch.cat([value.expand(len(group), -1) for value, group in zip(values, GROUPS, strict=True)])
             for values in (self.latent_mean, self.latent_spread)
         )
-        return mean, spread
+        return mean[None, :, :, None, None, None], spread[None, :, :, None, None, None]
 
     def _pad(self, volume: Float[Tensor, "b c _ _ _"]) -> Float[Tensor, "b c _ _ _"]:
         """Zeros behind, up to multiples of ``side_multiple``."""

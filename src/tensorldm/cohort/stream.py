@@ -85,19 +85,19 @@ class VirtualStream:
     def _item(self, seed: int, position: int) -> Batch:
         subject = self.subject(seed=seed, position=position)
         measured = measure(subject.scan, shape=self.shape, voxel_size=self.voxel_size)
-        protocol, device = subject.scan.protocol, measured.dwi.device
+        protocol = subject.scan.protocol
         chosen = list(protocol.sparse)
         # A scan without a brain in view has scale 0; its volumes are zero, and stay so.
         scale = robust_b0_scale(measured.dwi[0], measured.mask).clamp(min=1e-6)
         return Batch(
             dwi=(measured.dwi / scale)[None],
-            bvals=protocol.bvals[chosen].float().to(device)[None],
-            directions=protocol.directions[chosen].float().to(device)[None],
+            bvals=protocol.bvals[chosen].float().cpu()[None],
+            directions=protocol.directions[chosen].float().cpu()[None],
             components=measured.reference[None],
             clean=measured.clean[None],
             mask=measured.mask[None],
-            voxel_size=torch.tensor([self.voxel_size], device=device),
-            centre=mask_centre(measured.mask[None]),
+            voxel_size=torch.tensor([self.voxel_size]),
+            centre=mask_centre(measured.mask[None]).cpu(),
             subjects=(f"{subject.anatomy.name}@{seed}-{position}",),
         )
 

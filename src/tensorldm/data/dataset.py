@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tensorldm.batch import Batch, mask_centre
+from tensorldm.batch import VOLUMES, Batch, mask_centre
 from tensorldm.data.augment import NO_AUGMENTATION, Augmentation, augment
 from tensorldm.data.sampler import brain_corner, subject_at
 from tensorldm.data.store import Store
@@ -23,7 +23,6 @@ from tensorldm.rng import numpy_generator
 Box = tuple[int, int, int]
 PATCH: Box = (32, 32, 32)
 """[choice: patches] The paper's Stage 1."""
-VOLUMES = ("dwi", "components", "clean", "mask")
 
 
 @dataclass(frozen=True)

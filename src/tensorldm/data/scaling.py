@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from tensorldm.batch import beside
 from tensorldm.components import DIAGONAL, OFF_DIAGONAL
 from tensorldm.dti.intensity import robust_b0_scale
 from tensorldm.errors import DataError
@@ -51,7 +52,7 @@ class TensorScaling:
         return components * self._like(components)
 
     def _like(self, components: Components) -> Float[Tensor, "1 6 1 1 1"]:
-        scales = torch.tensor(self.per_component, dtype=components.dtype, device=components.device)
+        scales = beside(torch.tensor(self.per_component, dtype=components.dtype), components)
         return scales.reshape(1, -1, 1, 1, 1)
 
 

@@ -8,7 +8,7 @@ Three directions leave three of the six components unmeasured; each method fills
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tensorldm.dti.axes import nearest_to_axes
@@ -69,12 +69,19 @@ def minimum_norm(signal: Signals, bvals: BVals, directions: Directions, *, min_s
     directions hardly see (``SMALLEST_CONTRAST``) are damped by a ridge that lifts their contrast to that value.
     Negative eigenvalues are kept.
     """
-    adc = _apparent_diffusion(signal, bvals, directions, min_signal)
-    return _apply_rule(_minimum_norm_rule(adc.directions), adc.values)
+    rule = minimum_norm_rule(bvals, directions)
+    return _apply_rule(rule, apparent_diffusion(signal, bvals, min_signal=min_signal))
 
 
-def _minimum_norm_rule(directions: Tensor) -> Float[Tensor, "6 n"]:
-    """The matrix that takes ADCs to the packed tensor."""
+def minimum_norm_rule(bvals: BVals, directions: Directions) -> Float[Tensor, "6 n"]:
+    """The matrix that takes the ADCs of all volumes to ``minimum_norm``'s tensor, zero for b=0; float64 on the CPU."""
+    weighted = _weighted(bvals)
+    rule = torch.zeros(6, len(bvals), dtype=torch.float64)
+    rule[:, weighted] = _rule_of_weighted(_unit(directions, weighted))
+    return rule
+
+
+def _rule_of_weighted(directions: Tensor) -> Float[Tensor, "6 n"]:
     n = len(directions)
     quadratic = -design_matrix(torch.ones(n, dtype=directions.dtype), directions)[:, :6]
     basis = _traceless_basis().to(directions)
@@ -98,23 +105,36 @@ def _traceless_basis() -> Float[Tensor, "6 5"]:
     return basis
 
 
-def apparent_diffusion(signal: Signals, bvals: BVals, *, min_signal: float = MIN_SIGNAL) -> Signals:
-    """ADC = −ln(S/S0)/b of every volume, zero for b=0; S0 is the geometric mean of those [choice: b0-of-adc]."""
-    bvals = bvals.to(signal)
+def apparent_diffusion(signal: Signals, bvals: Float[Tensor, "*scans n"], *, min_signal: float = MIN_SIGNAL) -> Signals:
+    """ADC = −ln(S/S0)/b of every volume, zero for b=0; S0 is the geometric mean of those [choice: b0-of-adc].
+
+    One table of b-values for all voxels, or one for each of several scans along the signal's last axes but one.
+    """
+    bvals = bvals.to(signal.device, signal.dtype, non_blocking=True)
     weighted = bvals > B0_MAX_S_PER_MM2
     logs = log_signal(signal, min_signal=min_signal)
-    b0 = (logs * ~weighted).sum(dim=-1, keepdim=True) / (~weighted).sum()
+    b0 = (logs * ~weighted).sum(dim=-1, keepdim=True) / (~weighted).sum(dim=-1, keepdim=True)
     return torch.where(weighted, (b0 - logs) / bvals.clamp_min(B0_MAX_S_PER_MM2), 0.0)
 
 
 def _apparent_diffusion(signal: Tensor, bvals: Tensor, directions: Tensor, min_signal: float) -> _Adc:
-    """ADCs of the weighted volumes alone, with their directions; refused where there are none, or no b=0."""
+    """ADCs of the weighted volumes alone, with their directions."""
+    weighted = _weighted(bvals)
+    values = apparent_diffusion(signal, bvals, min_signal=min_signal)[..., weighted.to(signal.device)]
+    return _Adc(values, _unit(directions, weighted))
+
+
+def _weighted(bvals: BVals) -> Bool[Tensor, " n"]:
+    """Which volumes are weighted, on the CPU; refused where none is, or where there is no b=0."""
     weighted = bvals.cpu() > B0_MAX_S_PER_MM2
     if weighted.all() or not weighted.any():
         found = "no b=0 volume" if weighted.all() else "no weighted volume"
         raise DataError(f"{found} among {len(bvals)}: an ADC needs both. Give b=0 and diffusion-weighted volumes.")
-    values = apparent_diffusion(signal, bvals, min_signal=min_signal)[..., weighted.to(signal.device)]
-    return _Adc(values, torch.nn.functional.normalize(directions.double().cpu()[weighted], dim=-1))
+    return weighted
+
+
+def _unit(directions: Directions, weighted: Bool[Tensor, " n"]) -> Float[Tensor, "m 3"]:
+    return torch.nn.functional.normalize(directions.double().cpu()[weighted], dim=-1)
 
 
 def _apply_rule(rule: Tensor, adc: Tensor) -> Tensor:

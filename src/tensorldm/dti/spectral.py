@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from tensorldm.components import COLUMNS, ROWS
+from tensorldm.components import COLUMNS, DIAGONAL, ROWS
 from tensorldm.dti.eigen import compose, eigen
 from tensorldm.dti.packing import congruence, widen
 from tensorldm.shapes import Packed
@@ -51,7 +51,8 @@ class _Apply(torch.autograd.Function):
         values, vectors = ctx.saved_tensors  # type: ignore[attr-defined]  # set by save_for_backward
         divided_difference = ctx.function.divided_difference  # type: ignore[attr-defined]  # set in forward
         # A packed off-diagonal stands for two entries of the matrix: halve it going in, double it coming out.
-        twice = gradient.new_tensor([1, 1, 1, 2, 2, 2])
+        twice = 1 + (torch.arange(6, device=gradient.device) >= len(DIAGONAL)).to(gradient)
         in_eigenbasis = congruence(gradient / twice, vectors.mT)
-        factors = divided_difference(values[..., list(ROWS)], values[..., list(COLUMNS)])
+        rows, columns = (torch.stack([values[..., k] for k in order], dim=-1) for order in (ROWS, COLUMNS))
+        factors = divided_difference(rows, columns)
         return congruence(in_eigenbasis * factors, vectors) * twice, None

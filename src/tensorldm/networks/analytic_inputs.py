@@ -6,12 +6,13 @@ Axes: b batch, c DWI volume, d component (6), x y z space.
 from collections.abc import Sequence
 
 import torch
-from einops import rearrange
+from einops import einsum, rearrange
 from jaxtyping import Float
 from torch import Tensor
 
+from tensorldm.batch import beside
 from tensorldm.components import DIAGONAL
-from tensorldm.dti.analytic import apparent_diffusion, minimum_norm
+from tensorldm.dti.analytic import apparent_diffusion, minimum_norm_rule
 from tensorldm.shapes import Components, Dwi, Masks
 
 LARGEST_MM2_PER_S = 5e-3
@@ -28,13 +29,13 @@ def analytic_inputs(
     component_scales: Sequence[float],
 ) -> tuple[Components, Dwi]:
     """Minimum-norm tensor and ADC maps in network units (mm²/s over the component's scale), zero outside the mask."""
-    scales = dwi.new_tensor(component_scales).reshape(-1, 1, 1, 1)
-    tensors, adcs = [], []
-    for volumes, b, g in zip(dwi.float(), bvals, directions, strict=True):
-        signal = rearrange(volumes, "c x y z -> x y z c")
-        packed = minimum_norm(signal, b, g).clamp(-LARGEST_MM2_PER_S, LARGEST_MM2_PER_S)
-        tensors.append(rearrange(packed, "x y z d -> d x y z") / scales)
-        adc = apparent_diffusion(signal, b).clamp(-LARGEST_MM2_PER_S, LARGEST_MM2_PER_S)
-        adcs.append(rearrange(adc, "x y z c -> c x y z") / scales[DIAGONAL[0]])
+    rules = torch.stack([minimum_norm_rule(b, g) for b, g in zip(bvals.cpu(), directions.cpu(), strict=True)])
+    adc = apparent_diffusion(rearrange(dwi.float(), "b c x y z -> x y z b c"), bvals)
+    adc = rearrange(adc, "x y z b c -> b c x y z")
+    with torch.autocast(dwi.device.type, enabled=False):  # bfloat16 would cost three digits
+        solved = einsum(adc, beside(rules.float(), dwi), "b c x y z, b d c -> b d x y z")
+    scales = torch.tensor(component_scales, dtype=torch.float32)
     inside = rearrange(mask, "b x y z -> b 1 x y z")
-    return torch.stack(tensors).to(dwi) * inside, torch.stack(adcs).to(dwi) * inside
+    solved = solved.clamp(-LARGEST_MM2_PER_S, LARGEST_MM2_PER_S) / beside(scales, dwi)[:, None, None, None]
+    adc = adc.clamp(-LARGEST_MM2_PER_S, LARGEST_MM2_PER_S) / component_scales[DIAGONAL[0]]
+    return solved.to(dwi) * inside, adc.to(dwi) * inside

@@ -128,4 +128,4 @@ class FixedConditioner(Conditioner):
             fuse(rearrange(level, "b c f x y z -> b 1 (c f) x y z"))
             for fuse, level in zip(self.fuse, volumes, strict=True)
         )
-        return ScanFeatures(fused, pool_levels(volumes), gradients=bvals.new_zeros(*bvals.shape, 0))
+        return ScanFeatures(fused, pool_levels(volumes), gradients=dwi.new_zeros(*bvals.shape, 0))

@@ -15,6 +15,7 @@ from einops import einsum, rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from tensorldm.batch import beside
 from tensorldm.components import COLUMNS, NUM_COMPONENTS, ROWS
 from tensorldm.networks.conditioner import BValues, Conditioner, Gradients, Pathway, ScanFeatures, pool_levels
 from tensorldm.networks.layers import Conv, Vectors
@@ -35,7 +36,8 @@ class GradientEmbedding(nn.Module):
         """One vector a volume; a b=0 volume has b ≈ 0 and no direction."""
         strength = bvals[..., None] / TYPICAL_B_S_PER_MM2
         outer = directions[..., ROWS] * directions[..., COLUMNS]
-        embedded: Tensor = self.layers(torch.cat([strength, outer, strength * outer], dim=-1))
+        told = torch.cat([strength, outer, strength * outer], dim=-1)
+        embedded: Tensor = self.layers(beside(told, next(self.parameters())))
         return embedded
 
 

@@ -16,6 +16,7 @@ from einops import einsum, rearrange, repeat
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from tensorldm.batch import beside
 from tensorldm.components import COLUMNS, NUM_COMPONENTS, ROWS
 from tensorldm.dti.analytic import SMALLEST_CONTRAST
 from tensorldm.dti.packing import TO_FROBENIUS
@@ -65,9 +66,9 @@ class ScanEmbedding(nn.Module):
 
     def forward(self, bvals: Float[Tensor, "b c"], directions: Float[Tensor, "b c 3"]) -> Float[Tensor, "b 1 v"]:
         """One vector a scan."""
-        with torch.autocast(bvals.device.type, enabled=False):
-            described = describe_scan(bvals.float(), directions.float())
-        embedded: Tensor = rearrange(self.layers(described), "b v -> b 1 v")
+        with torch.autocast("cpu", enabled=False):
+            described = describe_scan(bvals.float().cpu(), directions.float().cpu())
+        embedded: Tensor = rearrange(self.layers(beside(described, next(self.parameters()))), "b v -> b 1 v")
         return embedded
 
 
@@ -101,14 +102,12 @@ def expectation_inputs(
 
     ``centre`` is the brain's, in voxels of this grid, which may be a part of it.
     """
-    weighted = (bvals > B0_MAX_S_PER_MM2).to(dwi)
-    signals = [
-        einsum(dwi, kind / kind.sum(dim=1, keepdim=True).clamp_min(1), "b c x y z, b c -> b x y z")
-        for kind in (1 - weighted, weighted)
-    ]
+    weighted = bvals > B0_MAX_S_PER_MM2
+    kinds = torch.stack([~weighted, weighted], dim=1).to(dwi.dtype)
+    shares = beside(kinds / kinds.sum(dim=2, keepdim=True).clamp_min(1), dwi)
+    both = einsum(dwi, shares, "b c x y z, b k c -> b k x y z").clamp(0, BRIGHTEST)
     inside = mask.to(dwi)
     place = _positions(mask, centre, voxel_size=voxel_size).to(dwi)
-    both = torch.stack(signals, dim=1).clamp(0, BRIGHTEST)
     return torch.cat([solved, both, inside[:, None], place], dim=1) * inside[:, None]
 
 
@@ -117,8 +116,9 @@ def _positions(
 ) -> Float[Tensor, "b 3 x y z"]:
     """Half heads from the centre, along each axis."""
     sides = mask.shape[1:]
+    steps = voxel_size.to(centre.device) / HALF_HEAD_MM
     along = [
-        (torch.arange(side, device=mask.device) - centre[:, axis, None]) * voxel_size[:, axis, None] / HALF_HEAD_MM
+        beside((torch.arange(side, device=centre.device) - centre[:, axis, None]) * steps[:, axis, None], mask)
         for axis, side in enumerate(sides)
     ]
     x, y, z = sides
@@ -199,10 +199,11 @@ class Expectation(nn.Module):
     def _mirrored_update(
         self, inputs: Float[Tensor, "b a x y z"], bvals: Float[Tensor, "b c"], directions: Float[Tensor, "b c 3"]
     ) -> Float[Tensor, "b 6 x y z"]:
-        seen = inputs.flip(2) * inputs.new_tensor(MIRROR_INPUTS)[:, None, None, None]
+        seen = inputs.flip(2) * beside(torch.tensor(MIRROR_INPUTS, dtype=inputs.dtype), inputs)[:, None, None, None]
         vector = self.embedding(bvals, directions * directions.new_tensor((-1.0, 1.0, 1.0)))
         update = self._update(seen, vector)
-        return update.flip(2) * update.new_tensor(MIRROR_COMPONENTS)[:, None, None, None]
+        signs = beside(torch.tensor(MIRROR_COMPONENTS, dtype=update.dtype), update)
+        return update.flip(2) * signs[:, None, None, None]
 
     def _update(self, inputs: Float[Tensor, "b a x y z"], vector: Float[Tensor, "b 1 v"]) -> Float[Tensor, "b 6 x y z"]:
         """What is added to the minimum norm: all of the work, in shapes that do not depend on the number of volumes."""

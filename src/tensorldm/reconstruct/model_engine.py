@@ -140,17 +140,13 @@ class ModelEngine:
         return self.model.read(**self._inputs(scan))
 
     def _inputs(self, scan: WorkingScan) -> dict[str, Tensor]:
-        """A batch of one on the device."""
-
-        def here(values: Tensor) -> Tensor:
-            return values.float().to(self.device)[None]
-
+        """A batch of one: volumes on the device; what describes them on the CPU, where rules are made of it."""
         return {
-            "dwi": here(scan.dwi / scan.b0_scale),
-            "bvals": here(scan.bvals),
-            "directions": here(scan.directions),
+            "dwi": (scan.dwi / scan.b0_scale).float().to(self.device)[None],
+            "bvals": scan.bvals.float()[None],
+            "directions": scan.directions.float()[None],
             "mask": scan.mask.to(self.device)[None],
-            "voxel_size": here(torch.tensor(scan.voxel_size)),
+            "voxel_size": torch.tensor([scan.voxel_size], dtype=torch.float32),
         }
 
     @torch.inference_mode()

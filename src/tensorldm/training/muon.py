@@ -51,29 +51,40 @@ class Muon(AdamW):
 
     def _move_kernels(self, group: dict[str, Any]) -> None:
         """Kernels of one shape go together: few large products, not many small ones."""
-        moving = [kernel for kernel in group["params"] if kernel.grad is not None]
-        for _, same in groupby(sorted(moving, key=_shape), key=_shape):
-            kernels = list(same)
-            steps = orthogonal(torch.cat([_matrices(self._heading(kernel)) for kernel in kernels]))
-            factor = group["lr"] * USUAL_STEP * sqrt(max(steps.shape[1:]))
-            self._take(kernels, steps * factor, shrink=group["lr"] * group["weight_decay"])
+        moving = sorted((kernel for kernel in group["params"] if kernel.grad is not None), key=_shape)
+        if not moving:
+            return
+        steps: list[Tensor] = []
+        headings = zip(moving, self._headings(moving), strict=True)
+        for _, same in groupby(headings, key=lambda pair: _shape(pair[0])):
+            kernels, ahead = zip(*same, strict=True)
+            found = orthogonal(torch.cat([_matrices(heading) for heading in ahead]))
+            found = found * (group["lr"] * USUAL_STEP * sqrt(max(found.shape[1:])))
+            steps += [
+                step.reshape(kernel.shape) for kernel, step in zip(kernels, found.chunk(len(kernels)), strict=True)
+            ]
+        self._take(moving, steps, shrink=group["lr"] * group["weight_decay"])
 
-    def _heading(self, kernel: nn.Parameter) -> Tensor:
+    def _headings(self, kernels: list[nn.Parameter]) -> Sequence[Tensor]:
         """Nesterov's look ahead along the momentum."""
-        state = self.state[kernel]
-        if not state:
-            state["step"] = torch.zeros((), dtype=torch.float32)  # Adam looks for it when it loads
-            state["exp_avg"] = torch.zeros_like(kernel)
-        assert kernel.grad is not None
-        momentum: Tensor = state["exp_avg"].lerp_(kernel.grad, 1 - MOMENTUM)
-        return kernel.grad.lerp(momentum, MOMENTUM)
+        for kernel in kernels:
+            state = self.state[kernel]
+            if not state:
+                state["step"] = torch.zeros((), dtype=torch.float32)  # Adam looks for it when it loads
+                state["exp_avg"] = torch.zeros_like(kernel)
+        gradients = [kernel.grad for kernel in kernels if kernel.grad is not None]
+        momenta = [self.state[kernel]["exp_avg"] for kernel in kernels]
+        torch._foreach_lerp_(momenta, gradients, 1 - MOMENTUM)
+        return torch._foreach_lerp(gradients, momenta, MOMENTUM)
 
-    def _take(self, kernels: Sequence[nn.Parameter], steps: Matrices, *, shrink: float) -> None:
+    def _take(self, kernels: list[nn.Parameter], steps: list[Tensor], *, shrink: float) -> None:
         """Step and decay, or neither where the step is said to be broken (``found_inf``, as fused optimisers have)."""
+        moved: list[Tensor] = list(kernels)
+        changes = list(torch._foreach_add(steps, moved, alpha=shrink))
         broken = getattr(self, "found_inf", None)
-        for kernel, step in zip(kernels, steps.chunk(len(kernels)), strict=True):
-            change = step.reshape(kernel.shape).to(kernel) + shrink * kernel
-            kernel.sub_(change if broken is None else torch.where(broken.bool(), 0, change))
+        if broken is not None:
+            changes = [torch.where(broken.bool(), 0, change) for change in changes]
+        torch._foreach_sub_(moved, changes)
 
 
 def orthogonal(matrices: Matrices) -> Matrices:
@@ -85,7 +96,8 @@ def orthogonal(matrices: Matrices) -> Matrices:
     found = found / (torch.linalg.matrix_norm(found, keepdim=True) + 1e-7)
     for _ in range(ITERATIONS):
         gram = found @ found.mT
-        found = a * found + (b * gram + c * gram @ gram) @ found
+        polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        found = torch.baddbmm(found, polynomial, found, beta=a)
     return found.to(matrices)
 
 

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from tensorldm.batch import Batch
+from tensorldm.components import DIAGONAL
 from tensorldm.data.scaling import TensorScaling
 from tensorldm.diffusion import add_noise, prediction_target
 from tensorldm.dti.logarithm import log_continued
@@ -126,7 +127,8 @@ def log_distance(prediction: Components, target: Components, *, mask: Masks) -> 
     Outside the mask both tensors are the same before the logarithm is taken: a mask after it would let the gradient
     of padding through as 0 · inf. [choice: lem-loss]
     """
-    filler = torch.tensor([1e-3, 1e-3, 1e-3, 0.0, 0.0, 0.0], dtype=prediction.dtype, device=prediction.device)
+    # Made on the device: a copy from the host would make both wait.
+    filler = 1e-3 * (torch.arange(6, device=prediction.device) < len(DIAGONAL)).to(prediction.dtype)
     with torch.autocast(prediction.device.type, enabled=False):
         logs = [
             log_continued(torch.where(mask[..., None], rearrange(tensor, "b d x y z -> b x y z d"), filler))

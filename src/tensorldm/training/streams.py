@@ -15,8 +15,8 @@ from jaxtyping import Int
 from numpy import ndarray
 from torch import Tensor
 
-from tensorldm.batch import Batch
-from tensorldm.data.dataset import VOLUMES, Box, collate
+from tensorldm.batch import VOLUMES, Batch
+from tensorldm.data.dataset import Box, collate
 from tensorldm.data.sampler import brain_voxels, corner_about
 from tensorldm.rng import generator
 

@@ -14,7 +14,7 @@ from einops import rearrange, repeat
 from jaxtyping import Float
 from torch import Tensor
 
-from tensorldm.batch import Batch, mask_centre
+from tensorldm.batch import Batch, beside, mask_centre
 from tensorldm.components import COLUMNS, NUM_COMPONENTS, ROWS
 from tensorldm.errors import DataError
 from tensorldm.networks.analytic_inputs import analytic_inputs
@@ -100,5 +100,6 @@ def gradient_channels(
     """b·ggᵀ of each weighted volume, the same at every voxel of the mask; a direction and its opposite agree."""
     outer = directions[:, 1:, ROWS] * directions[:, 1:, COLUMNS]
     values = rearrange(bvals[:, 1:, None] / TYPICAL_B_S_PER_MM2 * outer, "b c d -> b (c d) 1 1 1")
+    values = beside(values, mask)
     x, y, z = mask.shape[1:]
     return repeat(values, "b f 1 1 1 -> b f x y z", x=x, y=y, z=z) * mask[:, None].to(values)
