@@ -22,7 +22,7 @@ from tensorldm.reconstruct.choice import choose
 from tensorldm.reconstruct.settings import Settings
 
 SHIPPED = Path(str(files("tensorldm"))) / "weights"
-SHA256 = "012f1a95df5c8f836e9704f7032da1ad3f47c041c604d6fa87eddfc56e8e4fbc"
+SHA256 = "28af546bb083118149e15c03f7f698f0c098ee09781b095cca2d0f9c7f0c5578"
 LARGEST_BYTES = 32_000_000
 
 
@@ -56,7 +56,7 @@ def test_its_card_says_what_it_was_trained_on_and_what_it_is_not_for():
 
 @pytest.mark.slow
 def test_a_head_it_has_never_met_comes_out_better_than_by_any_closed_form():
-    """A held-out procedural head under the HCP protocol. Measured: 0.85, 0.77 and 0.47 of ADE's figures."""
+    """A held-out procedural head under the HCP protocol. Measured: 0.72, 0.77 and 0.42 of ADE's figures."""
     settings = read_cohort("cohort", ["shape=[64, 80, 64]"])
     source = open_source(
         "procedural", split="test", settings=settings, subjects=1, bundles=(), option="the test's own source"
@@ -75,9 +75,9 @@ def test_a_head_it_has_never_met_comes_out_better_than_by_any_closed_form():
     for formula in (ade, minimum_norm):
         theirs = figures(reference, formula(signal, head.bvals[0], head.directions[0]), mask)
         print(formula.__name__, theirs, ours)
-        assert ours[0] < 0.9 * theirs[0]
-        assert ours[1] < 0.85 * theirs[1]
-        assert ours[2] < 0.7 * theirs[2]
+        assert ours[0] < 0.8 * theirs[0]
+        assert ours[1] < 0.83 * theirs[1]
+        assert ours[2] < 0.58 * theirs[2]
 
 
 @pytest.mark.real
@@ -102,6 +102,6 @@ def test_a_real_scan_comes_out_better_than_by_any_closed_form(name, real_data, m
     for method in ("ade", "minimum-norm"):
         theirs = figures(reference, torch.as_tensor(ANALYTIC[method].reconstruct(scan).packed), mask)
         print(method, theirs, ours)
-        assert ours[0] < 0.92 * theirs[0]
-        assert ours[1] < 0.88 * theirs[1]
-        assert ours[2] < 0.7 * theirs[2]
+        assert ours[0] < 0.86 * theirs[0]
+        assert ours[1] < 0.82 * theirs[1]
+        assert ours[2] < 0.58 * theirs[2]
