@@ -6,7 +6,13 @@ from pathlib import Path
 from pydantic import Field, field_validator, model_validator
 
 from tensorldm.cohort.clinical import ArtefactSettings, DetailSettings
-from tensorldm.cohort.settings import CohortSettings, ProtocolSettings, VariationSettings, WarpSettings
+from tensorldm.cohort.settings import (
+    CohortSettings,
+    ProtocolSettings,
+    ReferenceNoise,
+    VariationSettings,
+    WarpSettings,
+)
 from tensorldm.config.reading import Strict, read_config
 
 LEAST_SIDE_MM = 100.0
@@ -25,6 +31,9 @@ class CohortConfig(Strict):
     detail: DetailSettings = Field(default_factory=DetailSettings)
     artefacts: ArtefactSettings = Field(default_factory=ArtefactSettings)
     scans_per_head: int = Field(default=1, ge=1, description="scans of a head, one after the other")
+    reference_noise: ReferenceNoise = Field(
+        default="all", description="of a stream's reference: all, or shared with the input alone"
+    )
 
     @field_validator("voxel_mm")
     @classmethod
@@ -51,6 +60,7 @@ class CohortConfig(Strict):
             detail=self.detail,
             artefacts=self.artefacts,
             scans_per_head=self.scans_per_head,
+            reference_noise=self.reference_noise,
         )
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from tensorldm.cohort.axes import Matrices, Shape, Size, along_axes
 from tensorldm.cohort.protocol import Protocol
 from tensorldm.cohort.scanner import Scan, deviations, laid_out
+from tensorldm.cohort.settings import ReferenceNoise
 from tensorldm.dti.fit import fit_ols, fit_ols_nonlinear_gradients
 from tensorldm.dti.signal import B0_MAX_S_PER_MM2
 from tensorldm.imaging.kernels import cubic_weights
@@ -28,16 +29,23 @@ class Measurement:
     mask: Bool[Tensor, "x y z"]
 
 
-def measure(scan: Scan, *, shape: Shape, voxel_size: Size) -> Measurement:
-    """Fit and select on a working grid; DWIs of another grid are resampled first (cubic, as prepared scans are)."""
+def measure(scan: Scan, *, shape: Shape, voxel_size: Size, noise: ReferenceNoise = "all") -> Measurement:
+    """Fit and select on a working grid; DWIs of another grid are resampled first (cubic, as prepared scans are).
+
+    With ``shared`` noise the reference is what the fit comes to on average, given the input: volumes that the input
+    does not hold have no noise, which nothing could foretell, and for the rest it is the same. [choice: shared-noise]
+    """
     signal, noiseless, mask = scan.signal, scan.noiseless, scan.mask
+    fitted = signal if noise == "all" else _with_shared_noise(scan)
     if tuple(mask.shape) != shape or scan.voxel_size != voxel_size:
         there = _on_grid(scan, shape, voxel_size)
         cover = along_axes(scan.mask.to(signal.dtype)[None], there)[0]
         mask = cover >= 0.5
+        again = fitted is not signal
         signal, noiseless = (_resampled(values, scan.mask, there, mask) for values in (signal, noiseless))
+        fitted = _resampled(fitted, scan.mask, there, mask) if again else signal
     table = (scan.protocol.bvals, scan.protocol.directions)
-    both = torch.stack([signal, noiseless])
+    both = torch.stack([fitted, noiseless])
     if scan.field is None:
         (reference, clean), _ = fit_ols(both, *table)
     else:
@@ -49,6 +57,14 @@ def measure(scan: Scan, *, shape: Shape, voxel_size: Size) -> Measurement:
         clean=laid_out(clean, mask),
         mask=mask,
     )
+
+
+def _with_shared_noise(scan: Scan) -> Float[Tensor, "v n"]:
+    shared = torch.zeros(len(scan.protocol.bvals), dtype=torch.bool)
+    shared[list(scan.protocol.sparse)] = True
+    if scan.protocol.mean_b0:
+        shared |= (scan.protocol.bvals <= B0_MAX_S_PER_MM2).cpu()
+    return torch.where(shared.to(scan.signal.device), scan.signal, scan.expected)
 
 
 def _sparse(signal: Float[Tensor, "v n"], protocol: Protocol) -> Float[Tensor, "v c"]:

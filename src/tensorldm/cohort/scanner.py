@@ -39,6 +39,8 @@ class Scan:
     noiseless: Float[Tensor, "v n"]
     mask: Bool[Tensor, "x y z"]
     voxel_size: Size
+    expected: Float[Tensor, "v n"]
+    """What a fit of logarithms sees of the signal on average over the noise."""
     sigma: float
     """Standard deviation of the noise in one real channel."""
     field: GradientField | None = None
@@ -62,11 +64,13 @@ def scan(anatomy: Anatomy, protocol: Protocol, *, generator: Generator, noise_ge
             noiseless, mask, voxel_size = _acquire(noiseless, mask, anatomy, protocol)
     sigma = noise_level(anatomy, protocol.snr)
     noisy = add_noise(noiseless, sigma, coils=protocol.coils, generator=noise_generator)
+    expected = expected_magnitude(noiseless, sigma, coils=protocol.coils)
     if protocol.smoothing_fwhm > 0:
-        noisy, noiseless = (
-            smoothed(values, mask, fwhm=protocol.smoothing_fwhm, voxel_size=voxel_size) for values in (noisy, noiseless)
+        noisy, noiseless, expected = (
+            smoothed(values, mask, fwhm=protocol.smoothing_fwhm, voxel_size=voxel_size)
+            for values in (noisy, noiseless, expected)
         )
-    return Scan(protocol, noisy, noiseless, mask, voxel_size, sigma, field)
+    return Scan(protocol, noisy, noiseless, mask, voxel_size, expected, sigma, field)
 
 
 def brain_signal(anatomy: Anatomy, bvals: BVals, directions: Directions) -> Float[Tensor, "v n"]:
@@ -122,6 +126,20 @@ def add_noise(
         channel = torch.empty_like(signal).normal_(0, sigma, generator=generator)
         square.addcmul_(channel, channel)
     return square.sqrt_()
+
+
+def expected_magnitude(signal: Float[Tensor, "*space"], sigma: float, *, coils: int) -> Float[Tensor, "*space"]:
+    """exp E[ln M] of the magnitude M that ``add_noise`` gives, within 2 %.
+
+    The two ends are exact: without signal E[ln M²] = ln 2σ² + ψ(coils), and above the noise M² exceeds the signal's
+    square by (2 coils - 2) σ².
+    """
+    if sigma == 0:
+        return signal
+    above = 2.0 * coils - 2
+    without = 2 * float(torch.tensor(float(coils)).digamma().exp())
+    square = (signal / sigma).square()
+    return sigma * (square + above + (without - above) * torch.exp(-square / (2 * coils + 1))).sqrt()
 
 
 def laid_out(values: Float[Tensor, "v n"], mask: Bool[Tensor, "x y z"]) -> Float[Tensor, "n x y z"]:

@@ -11,6 +11,7 @@ from tensorldm.cohort.clinical import ArtefactSettings, DetailSettings, SchemeSe
 from tensorldm.cohort.ranges import Checked, Counts, Range, Size
 
 Reorientation = Literal["ppd", "finite-strain"]
+ReferenceNoise = Literal["all", "shared"]
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,8 @@ class CohortSettings(Checked):
     artefacts: ArtefactSettings = field(default_factory=ArtefactSettings)
     scans_per_head: int = 1
     """Positions in a row that show one head, each in a scan of its own: a head costs more than a scan."""
+    reference_noise: ReferenceNoise = "all"
+    """Of the reference that a stream gives: all of the acquisition's, or only what it shares with the input."""
 
     def __post_init__(self) -> None:
         self._at_least(1.0, "scans_per_head")

@@ -84,7 +84,9 @@ class VirtualStream:
 
     def _item(self, seed: int, position: int) -> Batch:
         subject = self.subject(seed=seed, position=position)
-        measured = measure(subject.scan, shape=self.shape, voxel_size=self.voxel_size)
+        measured = measure(
+            subject.scan, shape=self.shape, voxel_size=self.voxel_size, noise=self.settings.reference_noise
+        )
         protocol = subject.scan.protocol
         chosen = list(protocol.sparse)
         # A scan without a brain in view has scale 0; its volumes are zero, and stay so.

@@ -13,7 +13,7 @@ from tensorldm.cohort.axes import along_axes, averaging, gaussian, spline
 from tensorldm.cohort.directions import spread_directions
 from tensorldm.cohort.measurement import measure
 from tensorldm.cohort.protocol import Protocol, hcp_style, shell, sparse_volumes
-from tensorldm.cohort.scanner import add_noise, brain_signal, noise_level, scan
+from tensorldm.cohort.scanner import add_noise, brain_signal, expected_magnitude, noise_level, scan
 from tensorldm.dti.fit import fit_ols
 from tensorldm.dti.maps import angle_degrees, fractional_anisotropy, principal_direction
 
@@ -254,3 +254,43 @@ def test_noise_of_an_interpolating_scanner_is_alike_in_neighbours_and_the_tensor
     assert quiet < 0.75 * loud
     inner = (helical_anatomy.fractions[0] > 0.99)[helical_anatomy.mask]
     assert torch.allclose(soft.noiseless[inner, 0], plain.noiseless[inner, 0], rtol=0.02)
+
+
+@pytest.mark.parametrize("coils", [1, 2, 4])
+def test_the_expected_magnitude_is_the_mean_logarithm_of_noisy_ones(coils, generator):
+    signal = torch.tensor([0.0, 0.5, 1.0, 2.0, 4.0, 10.0])
+    noisy = add_noise(signal.expand(200_000, -1), 0.7, coils=coils, generator=generator)
+    found = expected_magnitude(signal, 0.7, coils=coils)
+    torch.testing.assert_close(found.log(), noisy.log().mean(dim=0), atol=0.022, rtol=0)
+    assert torch.equal(expected_magnitude(signal, 0.0, coils=coils), signal)
+
+
+@pytest.mark.parametrize("mean_b0", [False, True])
+def test_a_reference_of_shared_noise_is_the_mean_over_the_noise_that_the_input_does_not_hold(helical_anatomy, mean_b0):
+    protocol = protocol_of(directions=12, snr=20.0, mean_b0=mean_b0)
+    once = scanned(helical_anatomy, protocol)
+    x, y, z = once.mask.shape
+    grid = {"shape": (x, y, z), "voxel_size": once.voxel_size}
+    shared = torch.zeros(14, dtype=torch.bool)
+    shared[list(protocol.sparse)] = True
+    if mean_b0:
+        shared |= protocol.bvals == 0
+    assert 4 <= int(shared.sum()) < 14
+    found = measure(once, **grid, noise="shared")
+    inside = found.mask & (laid(once.noiseless.min(dim=1).values, once.mask) > 4 * once.sigma)
+    references = []
+    for seed in range(1, 65):
+        noisy = torch.where(shared, once.signal, scanned(helical_anatomy, protocol, seed=seed).signal)
+        references.append(measure(replace(once, signal=noisy), **grid).reference[:, inside])
+    mean, spread = torch.stack(references).mean(dim=0), torch.stack(references).std(dim=0)
+    off = (found.reference[:, inside] - mean) / (spread / 8)
+    assert float(off.square().mean()) == pytest.approx(1.0, abs=0.2), "as far from it as 64 draws let it be"
+    assert float(off.mean(dim=1).abs().max()) < 0.1
+    assert torch.equal(found.dwi, measure(once, **grid).dwi)
+    assert torch.equal(found.clean, measure(once, **grid).clean)
+
+
+def laid(values, mask):
+    volume = torch.zeros(mask.shape)
+    volume[mask] = values
+    return volume
