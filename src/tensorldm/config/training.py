@@ -9,6 +9,9 @@ from tensorldm.config.reading import Strict
 Box = tuple[int, int, int]
 
 
+ErrorKind = Literal["absolute", "squared"]
+
+
 class StageConfig(Strict):
     """One stage. The paper's rates are its defaults; steps and boxes are always said."""
 
@@ -28,6 +31,7 @@ class StageConfig(Strict):
     clip: float = Field(default=1.0, gt=0, description="largest norm of the gradient")
     compile: bool = Field(default=False, description="torch.compile the blocks; takes a minute first")
     lem_weight: float = Field(default=0.01, ge=0, description="lambda of E5; read by Stages 0 and 3")
+    error: ErrorKind = Field(default="absolute", description="of regressed components; read by Stage 0")
 
     @model_validator(mode="after")
     def _sides_are_whole_latent_voxels(self) -> "StageConfig":

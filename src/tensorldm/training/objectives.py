@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from tensorldm.batch import Batch
 from tensorldm.components import DIAGONAL
+from tensorldm.config.training import ErrorKind
 from tensorldm.data.scaling import TensorScaling
 from tensorldm.diffusion import add_noise, prediction_target
 from tensorldm.dti.logarithm import log_continued
@@ -32,16 +33,18 @@ class ExpectationObjective(nn.Module):
 
     THIN = 2
 
-    def __init__(self, model: TensorLDM, *, scaling: TensorScaling, lem_weight: float = 0.0) -> None:
+    def __init__(
+        self, model: TensorLDM, *, scaling: TensorScaling, lem_weight: float = 0.0, error: ErrorKind = "absolute"
+    ) -> None:
         super().__init__()
-        self.model, self.scaling, self.lem_weight = model, scaling, lem_weight
+        self.model, self.scaling, self.lem_weight, self.error = model, scaling, lem_weight, error
         self.distance = log_distance
 
     def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
         """Loss of regressing the reference tensors."""
         target = self.scaling.scale(batch.components)
         expected = self.model.expect(**batch.scan).float()
-        regression = l1(expected, target, mask=batch.mask).mean()
+        regression = component_error(expected, target, mask=batch.mask, kind=self.error).mean()
         distance = self._log_distance(expected, batch, first=int(positions[0])).mean()
         loss = regression + self.lem_weight * distance
         return loss, {"regression": regression.detach(), "log_distance": distance.detach()}
@@ -113,6 +116,18 @@ class DenoisingObjective(nn.Module):
             steps.append(torch.randint(len(self.model.schedule), (1,), generator=random, device=place))
             noises.append(torch.randn(like.shape[1:], generator=random, device=place))
         return torch.cat(steps), torch.stack(noises)
+
+
+def component_error(prediction: Components, target: Components, *, mask: Masks, kind: ErrorKind) -> PerSubject:
+    """E4, or the squared errors in the place of absolute ones, which a reference without noise needs.
+
+    Noise makes the absolute error round near zero: large errors count for more than small ones. Without it, all of the
+    many small errors outside the white matter weigh as much as the few large ones that tell which way fibres run.
+    [choice: squared-error]
+    """
+    if kind == "absolute":
+        return l1(prediction, target, mask=mask)
+    return _masked_mean((prediction - target).square().sum(dim=1), mask)
 
 
 def l1(prediction: Components, target: Components, *, mask: Masks) -> PerSubject:

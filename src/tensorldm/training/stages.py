@@ -56,8 +56,8 @@ class StageRow:
 
 
 def _expect(model: TensorLDM, config: RunConfig, stage: int) -> nn.Module:
-    weight = settings_of(config, stage).lem_weight
-    return ExpectationObjective(model, scaling=build_scaling(config.model), lem_weight=weight)
+    settings, scaling = settings_of(config, stage), build_scaling(config.model)
+    return ExpectationObjective(model, scaling=scaling, lem_weight=settings.lem_weight, error=settings.error)
 
 
 def _reconstruct(model: TensorLDM, config: RunConfig, stage: int) -> nn.Module:  # noqa: ARG001  one shape for all rows

@@ -155,7 +155,7 @@ def test_the_equal_comparison_gives_every_method_the_same_minutes_stream_and_sam
     expectation = settings["tensorldm"].stages["0"]
     regression = settings["unet"].stages  # the sceptic's rival is trained as our own regression is
     for stage in regression.values():
-        for setting in ("lem_weight", "optimizer", "weight_decay"):
+        for setting in ("error", "lem_weight", "optimizer", "weight_decay"):
             assert getattr(stage, setting) == getattr(expectation, setting), setting
     for setting in ("box", "batch_size", "learning_rate"):
         assert getattr(regression["1"], setting) == getattr(expectation, setting), setting

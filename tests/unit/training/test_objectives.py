@@ -7,7 +7,7 @@ from tensorldm.build import build_model, build_scaling
 from tensorldm.config.reading import read_config
 from tensorldm.config.run import RunConfig
 from tensorldm.data.scaling import TensorScaling
-from tensorldm.training.objectives import DenoisingObjective, ReconstructionObjective, l1, log_distance
+from tensorldm.training.objectives import DenoisingObjective, ReconstructionObjective, component_error, l1, log_distance
 from tensorldm.training.streams import join, split
 
 
@@ -70,6 +70,17 @@ def test_the_log_term_is_taken_in_mm2_per_s_of_both_groups(heads, config):
     loss, parts = objective(batch, torch.arange(1))
     expected = parts["reconstruction"] + parts["commitment"] + 0.01 * parts["log_distance"]
     assert float(loss.detach()) == pytest.approx(float(expected), rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["absolute", "squared"])
+def test_the_error_of_components_is_summed_over_them_and_averaged_over_each_mask(kind, heads):
+    batch = heads.batch(seed=0, position=0, size=2)
+    guess = torch.zeros_like(batch.components)
+    found = component_error(guess, 1e3 * batch.components, mask=batch.mask, kind=kind)
+    for error, components, mask in zip(found, batch.components, batch.mask, strict=True):
+        inside = 1e3 * components[:, mask].double()
+        by_hand = (inside.abs() if kind == "absolute" else inside**2).sum() / mask.sum()
+        assert float(error) == pytest.approx(float(by_hand), rel=1e-4)
 
 
 def test_noise_and_step_of_a_sample_depend_on_its_position_alone(config):

@@ -20,12 +20,12 @@ from tensorldm.baselines.learned.rival import Goal, Rival, Sampling
 from tensorldm.baselines.learned.told import NUM_CHANNELS, SOLVED, Told
 from tensorldm.batch import Batch
 from tensorldm.components import NUM_COMPONENTS
-from tensorldm.config.training import StageConfig
+from tensorldm.config.training import ErrorKind, StageConfig
 from tensorldm.data.scaling import TensorScaling
 from tensorldm.networks.film import ResidualBlock
 from tensorldm.networks.layers import AnyStack, Conv, Downsample, Pointwise, Upsample, VoxelNorm
 from tensorldm.shapes import Components
-from tensorldm.training.objectives import l1, log_distance
+from tensorldm.training.objectives import component_error, log_distance
 
 
 class RegressionNetwork(nn.Module):
@@ -79,7 +79,8 @@ class Regression(Rival):
 
     def goals(self, stage: int, *, settings: StageConfig, seed: int) -> list[Goal]:  # noqa: ARG002  nothing is drawn
         """The same in both stages: patches first, then whole volumes."""
-        objective = RegressionObjective(self.network, self.scaling, lem_weight=settings.lem_weight)
+        weight, kind = settings.lem_weight, settings.error
+        objective = RegressionObjective(self.network, self.scaling, lem_weight=weight, kind=kind)
         return [Goal("model", objective, ("network.",))]
 
     def estimate(self, told: Told, sampling: Sampling) -> Components:  # noqa: ARG002  it gives one tensor
@@ -88,18 +89,20 @@ class Regression(Rival):
 
 
 class RegressionObjective(RivalObjective):
-    """E5 of a regressed tensor."""
+    """E5 of a regressed tensor, or the same with squared errors."""
 
-    def __init__(self, network: RegressionNetwork, scaling: TensorScaling, *, lem_weight: float) -> None:
+    def __init__(
+        self, network: RegressionNetwork, scaling: TensorScaling, *, lem_weight: float, kind: ErrorKind = "absolute"
+    ) -> None:
         super().__init__(scaling)
-        self.network, self.lem_weight = network, lem_weight
+        self.network, self.lem_weight, self.kind = network, lem_weight, kind
 
     def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:  # noqa: ARG002  nothing is drawn
         """Loss and its terms."""
         told, target = self.read(batch)
         found = self.network(told.channels).float()
-        error = l1(found, target, mask=batch.mask).mean()
-        logs = {"l1": error.detach()}
+        error = component_error(found, target, mask=batch.mask, kind=self.kind).mean()
+        logs = {"regression": error.detach()}
         if not self.lem_weight:
             return error, logs
         tensors = self.scaling.unscale(found)

@@ -154,16 +154,19 @@ def test_regression_starts_as_the_minimum_norm_tensor_and_pays_its_error(heads):
     assert torch.equal(network(told.channels), told.channels[:, SOLVED])
     assert told.channels.shape[1] == NUM_CHANNELS
     loss, logs = RegressionObjective(network, SCALING, lem_weight=0.5)(heads, NOWHERE)
+    squared, _ = RegressionObjective(network, SCALING, lem_weight=0.0, kind="squared")(heads, NOWHERE)
     target = SCALING.scale(heads.components)
-    l1, lem = [], []
+    l1, squares, lem = [], [], []
     for b in range(2):
         inside = heads.mask[b]
         found, wanted = told.channels[b, SOLVED][:, inside].T, target[b][:, inside].T
         l1.append((found - wanted).abs().sum(dim=1).mean().item())
+        squares.append((found - wanted).square().sum(dim=1).mean().item())
         scales = torch.tensor(SCALING.per_component)
         lem.append(log_euclidean_distance(found * scales, wanted * scales, floor=5e-5).mean().item())
-    assert logs["l1"].item() == pytest.approx(np.mean(l1), rel=1e-4)
+    assert logs["regression"].item() == pytest.approx(np.mean(l1), rel=1e-4)
     assert loss.item() == pytest.approx(np.mean(l1) + 0.5 * np.mean(lem), rel=1e-2)
+    assert squared.item() == pytest.approx(np.mean(squares), rel=1e-4)
 
 
 def test_the_squared_error_of_maps_is_their_mean_over_maps_and_brain():
