@@ -119,11 +119,10 @@ class DenoisingObjective(nn.Module):
 
 
 def component_error(prediction: Components, target: Components, *, mask: Masks, kind: ErrorKind) -> PerSubject:
-    """E4, or the squared errors in the place of absolute ones, which a reference without noise needs.
+    """E4, or squared errors in the place of absolute ones [choice: squared-error].
 
-    Noise makes the absolute error round near zero: large errors count for more than small ones. Without it, all of the
-    many small errors outside the white matter weigh as much as the few large ones that tell which way fibres run.
-    [choice: squared-error]
+    The many small errors outside the white matter then weigh less than the few large ones, which tell which way
+    fibres run.
     """
     if kind == "absolute":
         return l1(prediction, target, mask=mask)
