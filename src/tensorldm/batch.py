@@ -51,8 +51,8 @@ class Batch:
 
 
 def beside(small: Tensor, volume: Tensor) -> Tensor:
-    """A small tensor where a volume is, without waiting for the device."""
-    return small.to(volume.device, non_blocking=True)
+    """A small tensor where a volume is, without waiting for a CUDA device (others may not have copied it in time)."""
+    return small.to(volume.device, non_blocking=volume.is_cuda)
 
 
 def mask_centre(mask: Masks) -> Float[Tensor, "b 3"]:

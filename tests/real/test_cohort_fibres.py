@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from tensorldm.cohort.protocol import draw_protocol
-from tensorldm.cohort.reorientation import MIRROR_SIGNS
 from tensorldm.cohort.scanner import laid_out, scan
 from tensorldm.cohort.settings import CohortSettings, ProtocolSettings
 from tensorldm.cohort.templates import TemplateSource
 from tensorldm.cohort.virtual import vary_head
 from tensorldm.cohort.warp import mirror_anatomy
+from tensorldm.dti.packing import MIRROR_SIGNS
 from tensorldm.imaging.flips import check_flips
 from tensorldm.imaging.gradients import GradientTable
 from tensorldm.imaging.volume import Space, Volume

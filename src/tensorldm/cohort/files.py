@@ -18,9 +18,9 @@ from torch import Tensor
 from tensorldm.cohort.anatomy import TISSUES
 from tensorldm.cohort.axes import Size, along_axes
 from tensorldm.cohort.measurement import measure
-from tensorldm.cohort.reorientation import MIRROR_SIGNS
 from tensorldm.cohort.scanner import add_noise, deviations, grid_matrices, laid_out
 from tensorldm.cohort.virtual import VirtualSubject
+from tensorldm.dti.packing import MIRROR_SIGNS
 from tensorldm.imaging.frames import between
 from tensorldm.imaging.grad_dev import turned_deviations
 from tensorldm.imaging.gradients import GradientTable, write_fsl

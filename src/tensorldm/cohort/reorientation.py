@@ -19,8 +19,6 @@ from tensorldm.dti.packing import rotate
 Jacobians = Float[Tensor, "v 3 3"]
 POLAR_ITERATIONS = 6
 """Newton's iteration doubles its digits each time; from the strains that we draw five reach float32's last one."""
-MIRROR_SIGNS = (1.0, 1.0, 1.0, -1.0, -1.0, 1.0)
-"""A left-right mirror turns the sign of the two components that hold x once."""
 
 
 def reorient(packed: Float[Tensor, "k v 6"], jacobian: Jacobians, *, how: Reorientation) -> Float[Tensor, "k v 6"]:

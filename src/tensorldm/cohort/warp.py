@@ -18,10 +18,11 @@ from tensorldm.cohort.anatomy import Anatomy, Bundle
 from tensorldm.cohort.axes import Shape, Size
 from tensorldm.cohort.deformation import Deformation, pull_back, sample
 from tensorldm.cohort.draws import rotation, smooth_field, uniform
-from tensorldm.cohort.reorientation import MIRROR_SIGNS, carry, determinant, reorient
+from tensorldm.cohort.reorientation import carry, determinant, reorient
 from tensorldm.cohort.settings import Reorientation, WarpSettings
 from tensorldm.components import COLUMNS, ROWS
 from tensorldm.dti.maps import principal_direction
+from tensorldm.dti.packing import MIRROR_SIGNS
 
 VELOCITY_MM = 4.0
 """Grid of the velocity field; its finest detail is several times coarser."""

@@ -110,7 +110,7 @@ def apparent_diffusion(signal: Signals, bvals: Float[Tensor, "*scans n"], *, min
 
     One table of b-values for all voxels, or one for each of several scans along the signal's last axes but one.
     """
-    bvals = bvals.to(signal.device, signal.dtype, non_blocking=True)
+    bvals = bvals.to(signal.device, signal.dtype, non_blocking=signal.is_cuda)
     weighted = bvals > B0_MAX_S_PER_MM2
     logs = log_signal(signal, min_signal=min_signal)
     b0 = (logs * ~weighted).sum(dim=-1, keepdim=True) / (~weighted).sum(dim=-1, keepdim=True)

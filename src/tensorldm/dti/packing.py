@@ -47,6 +47,8 @@ def rotate(packed: Packed, rotation: Matrices) -> Packed:
 
 TO_FROBENIUS = (1.0, 1.0, 1.0, 2**0.5, 2**0.5, 2**0.5)
 """Packed components times these have the Frobenius norm as their ordinary length."""
+MIRROR_SIGNS = (1.0, 1.0, 1.0, -1.0, -1.0, 1.0)
+"""A left-right mirror turns the sign of the two components that hold x once."""
 
 
 def frobenius(packed: Packed) -> Scalars:

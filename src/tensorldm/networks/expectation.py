@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from tensorldm.batch import beside
 from tensorldm.components import COLUMNS, NUM_COMPONENTS, ROWS
 from tensorldm.dti.analytic import SMALLEST_CONTRAST
-from tensorldm.dti.packing import TO_FROBENIUS
+from tensorldm.dti.packing import MIRROR_SIGNS, TO_FROBENIUS
 from tensorldm.dti.signal import B0_MAX_S_PER_MM2
 from tensorldm.networks.compiling import compile_static
 from tensorldm.networks.direction_conditioner import TYPICAL_B_S_PER_MM2
@@ -44,10 +44,8 @@ BRIGHTEST = 4.0
 HALF_HEAD_MM = 100.0
 INPUT_CHANNELS = NUM_COMPONENTS + 2 + 1 + 3
 """Minimum-norm tensor, b=0 and mean weighted signal, mask, position."""
-MIRROR_COMPONENTS = tuple((-1.0) ** ((row == 0) + (column == 0)) for row, column in zip(ROWS, COLUMNS, strict=True))
-"""Signs of the components when left and right change places."""
-MIRROR_INPUTS = (*MIRROR_COMPONENTS, 1.0, 1.0, 1.0, -1.0, 1.0, 1.0)
-"""Signs of the input channels then: of places, only the first turns."""
+MIRROR_INPUTS = (*MIRROR_SIGNS, 1.0, 1.0, 1.0, -1.0, 1.0, 1.0)
+"""Signs of the input channels when left and right change places: of positions, only the first turns."""
 _UPPER = tuple((i, j) for i in range(NUM_COMPONENTS) for j in range(i, NUM_COMPONENTS))
 
 
@@ -202,7 +200,7 @@ class Expectation(nn.Module):
         seen = inputs.flip(2) * beside(torch.tensor(MIRROR_INPUTS, dtype=inputs.dtype), inputs)[:, None, None, None]
         vector = self.embedding(bvals, directions * directions.new_tensor((-1.0, 1.0, 1.0)))
         update = self._update(seen, vector)
-        signs = beside(torch.tensor(MIRROR_COMPONENTS, dtype=update.dtype), update)
+        signs = beside(torch.tensor(MIRROR_SIGNS, dtype=update.dtype), update)
         return update.flip(2) * signs[:, None, None, None]
 
     def _update(self, inputs: Float[Tensor, "b a x y z"], vector: Float[Tensor, "b 1 v"]) -> Float[Tensor, "b 6 x y z"]:

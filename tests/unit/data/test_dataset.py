@@ -99,3 +99,9 @@ def test_a_stream_only_sees_its_split(make_store):
     store = make_store(splits={"a": "train", "b": "validation", "c": "train", "d": "test"})
     batch = VolumeStream(store, "train").batch(seed=0, position=0, size=8)
     assert Counter(batch.subjects) == {"a": 4, "c": 4}
+
+
+def test_on_another_device_the_volumes_move_and_what_describes_them_stays(make_store):
+    batch = VolumeStream(make_store()).batch(seed=0, position=0, size=1).to("meta")
+    assert {getattr(batch, name).device.type for name in ("dwi", "components", "clean", "mask")} == {"meta"}
+    assert {getattr(batch, name).device.type for name in ("bvals", "directions", "voxel_size", "centre")} == {"cpu"}
