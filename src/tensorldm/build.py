@@ -13,6 +13,7 @@ from tensorldm.networks.decoder import Decoder
 from tensorldm.networks.direction_conditioner import DirectionConditioner
 from tensorldm.networks.encoder import Encoder
 from tensorldm.networks.expectation import Expectation
+from tensorldm.networks.expert_levels import ExpertLevels
 from tensorldm.networks.experts import DirectionExperts, Experts, FixedExperts
 from tensorldm.networks.quantizer import VectorQuantizer
 from tensorldm.networks.unet import UNet
@@ -39,6 +40,7 @@ def build_model(config: ModelConfig, seed: int = 0) -> TensorLDM:
             component_scales=build_scaling(config).per_component,
             prediction=config.diffusion.prediction,
             expectation=_expectation(config),
+            expert_levels=_expert_levels(config),
         )
 
 
@@ -71,6 +73,12 @@ def _expectation(config: ModelConfig) -> Expectation | None:
         detail_channels=sizes.detail_channels,
         mirrored=sizes.mirrored,
     )
+
+
+def _expert_levels(config: ModelConfig) -> ExpertLevels | None:
+    if config.decoder_condition == "anatomy":
+        return None
+    return ExpertLevels(config.unet.expert_channels, config.autoencoder.conditioner_channels)
 
 
 def _autoencoder(config: ModelConfig, conditioner: Conditioner) -> Autoencoder:

@@ -29,6 +29,7 @@ from tensorldm.bundle_files import (
 from tensorldm.config.model import ModelConfig
 from tensorldm.model import TensorLDM
 from tensorldm.networks.attention import AttentionMode
+from tensorldm.networks.expert_levels import DecoderCondition
 
 __all__ = ["INDEX", "WEIGHTS", "BundleInfo", "Card", "IntervalFactors", "load_bundle", "read_info", "write_bundle"]
 
@@ -36,7 +37,13 @@ TRAINING_ONLY: Final = (".counts", ".sums", ".updates")
 """The codebooks' memory: what follows the data while they train."""
 
 
-TRAINED_BY: Final = {"expectation": (0,), "autoencoder": (1, 2, 3), "unet": (4, 5), "experts": (4, 5)}
+TRAINED_BY: Final = {
+    "expectation": (0,),
+    "autoencoder": (1, 2, 3),
+    "unet": (4, 5),
+    "experts": (4, 5),
+    "expert_levels": (4, 5),
+}
 """Stages that a part of the model learns in."""
 
 
@@ -47,6 +54,11 @@ class BundleInfo(BundleIndex):
     model: ModelConfig
     decoder_joint: AttentionMode = "off"
     unet_joint: AttentionMode = "off"
+
+    @property
+    def decoder_reads(self) -> DecoderCondition:
+        """Φ_X until a stage has trained the decoders to read Φ^d."""
+        return self.model.decoder_condition if _is_trained("expert_levels", self.card.stages) else "anatomy"
 
 
 def write_bundle(
@@ -97,6 +109,7 @@ def load_bundle(folder: Path, device: torch.device | str = "cpu") -> tuple[Tenso
     model = build_model(info.model)
     model.load_state_dict({**model.state_dict(), **_memory(model, weights), **weights})
     model.set_joint(info.decoder_joint, info.unet_joint)
+    model.set_decoder_condition(info.decoder_reads)
     return model.to(device).eval().requires_grad_(False), info
 
 
@@ -104,8 +117,12 @@ def _is_stored(name: str, precision: Precision, stages: tuple[int, ...]) -> bool
     """Whether a bundle holds a weight: what ships leaves out the memory of training and parts not trained yet."""
     if precision == "float32":
         return True
-    trained_by = TRAINED_BY.get(name.partition(".")[0], stages)
-    return not name.endswith(TRAINING_ONLY) and (not stages or bool(set(trained_by) & set(stages)))
+    return not name.endswith(TRAINING_ONLY) and _is_trained(name.partition(".")[0], stages)
+
+
+def _is_trained(part: str, stages: tuple[int, ...]) -> bool:
+    """Whether one of these stages trains a part; where none is named, all have been gone through."""
+    return not stages or bool(set(TRAINED_BY.get(part, stages)) & set(stages))
 
 
 def _memory(model: TensorLDM, weights: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -26,7 +26,9 @@ from tensorldm.networks.autoencoder import GROUPS, Autoencoder
 from tensorldm.networks.conditioner import ScanFeatures
 from tensorldm.networks.embeddings import latent_coordinates
 from tensorldm.networks.expectation import Expectation, expectation_inputs
+from tensorldm.networks.expert_levels import DecoderCondition, ExpertLevels
 from tensorldm.networks.experts import Experts, Gates
+from tensorldm.networks.layers import Condition
 from tensorldm.networks.unet import DenoiseCondition, UNet
 from tensorldm.shapes import Components, Dwi, Latents, Masks
 
@@ -58,11 +60,16 @@ class TensorLDM(nn.Module):
         component_scales: Sequence[float],
         prediction: Prediction = "noise",
         expectation: Expectation | None = None,
+        expert_levels: ExpertLevels | None = None,
     ) -> None:
-        """``component_scales`` are mm²/s for one network unit, component by component."""
+        """``component_scales`` are mm²/s for one network unit, component by component.
+
+        With ``expert_levels`` the decoders can be switched to Φ^d.
+        """
         super().__init__()
         self.autoencoder, self.unet, self.experts = autoencoder, unet, experts
-        self.expectation = expectation
+        self.expectation, self.expert_levels = expectation, expert_levels
+        self.decoder_reads: DecoderCondition = "anatomy"
         self.schedule, self.prediction = schedule, prediction
         self.component_scales = tuple(component_scales)
         self.latent_channels = latent_channels
@@ -96,6 +103,19 @@ class TensorLDM(nn.Module):
         """Which parts let the components see each other: the decoder from Stage 3, the U-Net from Stage 5."""
         self.autoencoder.decoder.set_joint(decoder)
         self.unet.set_joint(unet)
+
+    def set_decoder_condition(self, reads: DecoderCondition) -> None:
+        """What the decoders read of a scan: Φ_X, or from Stage 4 on Φ^d [choice: decoder-condition]."""
+        assert reads == "anatomy" or self.expert_levels is not None, "these decoders were built for Φ_X alone"
+        self.decoder_reads = reads
+
+    def decoder_condition(self, features: ScanFeatures) -> tuple[Condition, ...]:
+        """What the decoders read of this scan, fine to coarse; everything that decodes asks here."""
+        if self.decoder_reads == "anatomy":
+            return features.fused
+        assert self.expert_levels is not None
+        levels: tuple[Condition, ...] = self.expert_levels(self.mix(features))
+        return levels
 
     def scan_features(
         self,
@@ -153,7 +173,8 @@ class TensorLDM(nn.Module):
         """Components of a volume of this size, from normalised latents, which are quantised first."""
         quantized = self.autoencoder.quantize(self.denormalise(latents)).latents
         x, y, z = size
-        return self.autoencoder.decode(quantized, features)[..., :x, :y, :z]
+        condition = self.decoder_condition(features)
+        return self.autoencoder.decode(quantized, features, condition=condition)[..., :x, :y, :z]
 
     def normalise(self, latents: Latents) -> Latents:
         """From the encoders' units to those that are diffused."""
@@ -177,6 +198,11 @@ class TensorLDM(nn.Module):
         """Share of each DWI volume in each component's condition, for the routing table."""
         return self.experts.gates(features, self.unet.component_embedding.flat_vectors())
 
+    def mix(self, features: ScanFeatures) -> Float[Tensor, "b 6 _ _ _ _"]:
+        """Φ^d of every component, on the latents' grid [E7]."""
+        mixed: Tensor = self.experts(features, self.unet.component_embedding.flat_vectors())
+        return mixed
+
     def condition(
         self, features: ScanFeatures, centre: Float[Tensor, "b 3"], *, voxel_size: Float[Tensor, "b 3"]
     ) -> DenoiseCondition:
@@ -189,8 +215,7 @@ class TensorLDM(nn.Module):
             beside(along[1], features.pooled),
             beside(along[2], features.pooled),
         )
-        mixed = self.experts(features, self.unet.component_embedding.flat_vectors())
-        return self.unet.condition(mixed, coordinates)
+        return self.unet.condition(self.mix(features), coordinates)
 
     def denoise(self, latents: Latents, steps: Int[Tensor, " _"], *, condition: DenoiseCondition) -> Latents:
         """The network's prediction [E9], of the noise, the velocity or the clean latents; one step may serve all."""

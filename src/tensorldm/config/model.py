@@ -105,6 +105,10 @@ class ModelConfig(Strict):
     scaling: ScalingConfig = ScalingConfig()
     decoder_cca: CrossAttention = Field(default="gated", description="of Stage 3, with the fusion MLP")
     unet_cca: CrossAttention = Field(default="gated", description="of Stage 5")
+    decoder_condition: Literal["anatomy", "moe"] = Field(
+        default="anatomy",
+        description="what the decoders read: the anatomy, fused; or from Stage 4 on the experts' mixture, moe",
+    )
     expectation: ExpectationConfig | None = Field(
         default=None, description="regress the mean first and diffuse the rest; null is the paper's form"
     )

@@ -1,9 +1,11 @@
 """The anatomy-conditioned autoencoder (Phase I): two group encoders, a codebook each, six decoders.
 
-The decoders are given the anatomy by the conditioner, so the latents need only hold what the DWIs do not say.
+The decoders are given the anatomy by the conditioner, so the latents need only hold what the DWIs do not say. In which
+form they read it is for the caller to say (``TensorLDM.decoder_condition``).
 Axes: b batch, d component (6), f latent channel, x y z space, n latent vector.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +17,7 @@ from tensorldm.components import DIAGONAL, OFF_DIAGONAL
 from tensorldm.networks.conditioner import Conditioner, ScanFeatures
 from tensorldm.networks.decoder import Decoder
 from tensorldm.networks.encoder import Encoder
+from tensorldm.networks.layers import Condition
 from tensorldm.networks.quantizer import VectorQuantizer
 from tensorldm.shapes import Components, Latents
 
@@ -80,15 +83,22 @@ class Autoencoder(nn.Module):
             perplexities.append(result.perplexity)
         return QuantizedLatents(torch.cat(parts, dim=1), torch.stack(commitments).sum(), torch.stack(perplexities))
 
-    def decode(self, quantized: Latents, features: ScanFeatures) -> Float[Tensor, "b 6 _ _ _"]:
-        """Components in network units, from latents made of codes."""
-        components: Tensor = self.decoder(quantized, features.fused)
+    def decode(
+        self, quantized: Latents, features: ScanFeatures, *, condition: Sequence[Condition]
+    ) -> Float[Tensor, "b 6 _ _ _"]:
+        """Components in network units, from latents made of codes; ``condition`` is what the decoders read."""
+        components: Tensor = self.decoder(quantized, condition)
         return components if features.expected is None else components + features.expected
 
     def forward(
-        self, components: Components, features: ScanFeatures, *, inside: Bool[Tensor, "b _ _ _"] | None = None
+        self,
+        components: Components,
+        features: ScanFeatures,
+        *,
+        condition: Sequence[Condition],
+        inside: Bool[Tensor, "b _ _ _"] | None = None,
     ) -> Reconstruction:
         """Encode, quantise and decode; ``inside`` is the mask on the latents' grid."""
         quantized = self.quantize(self.encode(components, features), inside)
-        decoded = self.decode(quantized.latents, features)
+        decoded = self.decode(quantized.latents, features, condition=condition)
         return Reconstruction(decoded, quantized.commitment, quantized.perplexity)

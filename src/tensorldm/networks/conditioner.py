@@ -30,7 +30,7 @@ class ScanFeatures:
     """What is known of one scan; computed once, used by every step and every sample."""
 
     fused: tuple[Float[Tensor, "b 1 _ _ _ _"], ...]
-    """Φ_X at every level, fine to coarse: one map for all components."""
+    """Φ_X at every level, fine to coarse: one map for all components; empty where nobody will read it."""
     pooled: Float[Tensor, "b c _ _ _ _"]
     """φ̄_c: the features of each volume at all levels, on the latents' grid."""
     gradients: Float[Tensor, "b c v"]

@@ -1,6 +1,6 @@
 """The six component decoders, run side by side: each component has its own weights (grouped convolutions).
 
-Coarse to fine: residual blocks with FiLM from the anatomy at every resolution, Swin attention at chosen ones, and
+Coarse to fine: residual blocks with FiLM from the scan at every resolution, Swin attention at chosen ones, and
 from Stage 3 on cross-component attention and a joint fusion MLP, which sees all six components of a voxel at once.
 Axes: b batch, s component (6), f feature, x y z space; levels are numbered from fine (0) to coarse.
 """

@@ -145,8 +145,7 @@ class Upsample(nn.Module):
 
     def enlarge(self, narrow: AnyStack) -> AnyStack:
         """Every voxel eight times."""
-        folded = F.interpolate(rearrange(narrow, "b s f x y z -> (b s) f x y z"), scale_factor=2.0, mode="nearest")
-        return rearrange(folded, "(b s) f x y z -> b s f x y z", s=narrow.shape[1])
+        return enlarge(narrow, 2)
 
 
 def map_channels(
@@ -163,6 +162,14 @@ def average_pool(stack: AnyStack, factor: int) -> AnyStack:
     if factor == 1:
         return stack
     folded = F.avg_pool3d(rearrange(stack, "b s f x y z -> (b s) f x y z"), factor)
+    return rearrange(folded, "(b s) f x y z -> b s f x y z", s=stack.shape[1])
+
+
+def enlarge(stack: AnyStack, factor: int) -> AnyStack:
+    """Every voxel becomes a cube of ``factor`` voxels a side."""
+    if factor == 1:
+        return stack
+    folded = F.interpolate(rearrange(stack, "b s f x y z -> (b s) f x y z"), scale_factor=float(factor), mode="nearest")
     return rearrange(folded, "(b s) f x y z -> b s f x y z", s=stack.shape[1])
 
 

@@ -23,8 +23,11 @@ LatentsAndFeatures = tuple[Tensor, ScanFeatures]
 class Encoded:
     """Encodes subjects; the last ``remember`` ones are known by name and not encoded again."""
 
-    def __init__(self, model: TensorLDM, scaling: TensorScaling, *, remember: int = 0) -> None:
-        self.model, self.scaling, self.remember = model, scaling, remember
+    def __init__(
+        self, model: TensorLDM, scaling: TensorScaling, *, remember: int = 0, keeps_expected: bool = False
+    ) -> None:
+        """``keeps_expected`` is for who decodes: the expectation is added to what is decoded."""
+        self.model, self.scaling, self.remember, self.keeps_expected = model, scaling, remember, keeps_expected
         self._known: OrderedDict[str, LatentsAndFeatures] = OrderedDict()
 
     @torch.no_grad()
@@ -44,14 +47,17 @@ class Encoded:
     def _encode(self, batch: Batch) -> tuple[Latents, ScanFeatures]:
         features = self.model.scan_features(**batch.scan)
         latents = self.model.encode(self.scaling.scale(batch.components), features).float()
-        # The decoders' maps are by far the largest part, and the U-Net does not read them.
-        return latents, ScanFeatures((), features.pooled, gradients=features.gradients)
+        # Φ_X is by far the largest part, and nothing of Phase II reads it. Φ^d is not kept: the experts learn.
+        expected = features.expected if self.keeps_expected else None
+        return latents, ScanFeatures((), features.pooled, gradients=features.gradients, expected=expected)
 
 
 def _join(parts: Sequence[LatentsAndFeatures]) -> LatentsAndFeatures:
+    expected = [features.expected for _, features in parts if features.expected is not None]
     features = ScanFeatures(
         (),
         torch.cat([features.pooled for _, features in parts]),
         gradients=torch.cat([features.gradients for _, features in parts]),
+        expected=torch.cat(expected) if expected else None,
     )
     return torch.cat([latents for latents, _ in parts]), features

@@ -19,6 +19,7 @@ from tensorldm.diffusion import add_noise, prediction_target
 from tensorldm.dti.logarithm import log_continued
 from tensorldm.dti.packing import frobenius
 from tensorldm.model import TensorLDM
+from tensorldm.networks.conditioner import ScanFeatures
 from tensorldm.rng import generator
 from tensorldm.shapes import Components, Latents, Masks
 from tensorldm.training.encoded import Encoded
@@ -67,7 +68,12 @@ class ReconstructionObjective(nn.Module):
         """Loss of encoding and decoding the reference tensors."""
         target = self.scaling.scale(batch.components)
         features = self.model.scan_features(**batch.scan)
-        result = self.model.autoencoder(target, features, inside=self.model.latent_mask(batch.mask))
+        result = self.model.autoencoder(
+            target,
+            features,
+            condition=self.model.decoder_condition(features),
+            inside=self.model.latent_mask(batch.mask),
+        )
         decoded = result.components.float()
         reconstruction = l1(decoded, target, mask=batch.mask).mean()
         loss = reconstruction + result.commitment
@@ -97,6 +103,12 @@ class DenoisingObjective(nn.Module):
     def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
         """Error of the prediction at one diffusion step drawn for each subject."""
         clean, features = self.encoded(batch)
+        return self.noise_error(clean, features, batch=batch, positions=positions)
+
+    def noise_error(
+        self, clean: Latents, features: ScanFeatures, *, batch: Batch, positions: Positions
+    ) -> tuple[Tensor, Logs]:
+        """E8 or E10 of these latents."""
         steps, noise = self.draw(positions, clean)
         alpha_bar = self.model.schedule.gather(steps)
         noisy = add_noise(clean, noise, alpha_bar=alpha_bar)
@@ -116,6 +128,29 @@ class DenoisingObjective(nn.Module):
             steps.append(torch.randint(len(self.model.schedule), (1,), generator=random, device=place))
             noises.append(torch.randn(like.shape[1:], generator=random, device=place))
         return torch.cat(steps), torch.stack(noises)
+
+
+class DecodingObjective(DenoisingObjective):
+    """Stages 4 and 5 where the decoders read Φ^d: E8 or E10, and E4 of decoding the clean latents so.
+
+    The decoders' part of the model gets gradients from E4 alone, the U-Net from the noise alone; only experts and
+    gates hear both. The latents are quantised first, as those of a sample are. [choice: decoder-condition]
+    """
+
+    def __init__(self, model: TensorLDM, *, scaling: TensorScaling, seed: int, stage: int, summed: bool) -> None:
+        super().__init__(model, scaling=scaling, seed=seed, stage=stage, summed=summed)
+        assert model.decoder_reads == "moe", "decoders that read Φ_X have nothing to learn here"
+        self.scaling = scaling
+        self.encoded = Encoded(model, scaling, keeps_expected=True)
+
+    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
+        """Sum of both errors."""
+        clean, features = self.encoded(batch)
+        loss, logs = self.noise_error(clean, features, batch=batch, positions=positions)
+        x, y, z = batch.mask.shape[1:]
+        decoded = self.model.decode(clean, features, size=(x, y, z)).float()
+        reconstruction = l1(decoded, self.scaling.scale(batch.components), mask=batch.mask).mean()
+        return loss + reconstruction, {**logs, "reconstruction": reconstruction.detach()}
 
 
 def component_error(prediction: Components, target: Components, *, mask: Masks, kind: ErrorKind) -> PerSubject:

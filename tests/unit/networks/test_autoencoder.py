@@ -93,7 +93,7 @@ def test_before_the_joint_stage_a_latent_reaches_its_own_component_only(autoenco
     changed = latents.clone()
     changed[:, component] += 1
     with torch.no_grad():
-        before, after = (autoencoder.decode(each, features) for each in (latents, changed))
+        before, after = (autoencoder.decode(each, features, condition=features.fused) for each in (latents, changed))
     assert affected(before, after) == {component}
 
 
@@ -109,7 +109,7 @@ def test_in_the_joint_stage_attention_and_fusion_each_join_all_components(autoen
     changed = latents.clone()
     changed[:, 1] += 1
     with torch.no_grad():
-        before, after = (autoencoder.decode(each, features) for each in (latents, changed))
+        before, after = (autoencoder.decode(each, features, condition=features.fused) for each in (latents, changed))
     assert affected(before, after) == set(range(6))
 
 
@@ -156,7 +156,7 @@ def test_gradients_reach_every_parameter_of_the_autoencoder(autoencoder, compone
     autoencoder.decoder.set_joint("gated")
     dwi = torch.rand(1, 4, 16, 8, 8, generator=generator)
     features = autoencoder.conditioner(dwi, torch.zeros(1, 4), directions=torch.zeros(1, 4, 3))
-    result = autoencoder(components, features)
+    result = autoencoder(components, features, condition=features.fused)
     ((result.components - components).abs().mean() + result.commitment).backward()
     for name, parameter in autoencoder.named_parameters():
         assert parameter.grad is not None, name
@@ -194,7 +194,7 @@ def test_far_from_the_border_decoding_does_not_depend_on_padding(pad, generator)
     def decode(dwi, latents):
         with torch.no_grad():
             features = autoencoder.conditioner(dwi, torch.zeros(1, 4), directions=torch.zeros(1, 4, 3))
-            return autoencoder.decode(latents, features)
+            return autoencoder.decode(latents, features, condition=features.fused)
 
     alone = decode(dwi, latents)
     padded = decode(
