@@ -30,7 +30,15 @@ from tensorldm.training.numbers import Numbers
 from tensorldm.training.run import parse_stages
 from tensorldm.training.sources import open_source
 from tensorldm.training.stage_run import fuse
-from tensorldm.training.stages import STAGES, attention_mode, joint_modes, make_optimizer, set_trainable, settings_of
+from tensorldm.training.stages import (
+    STAGES,
+    attention_mode,
+    joint_modes,
+    make_optimizer,
+    set_trainable,
+    settings_of,
+    switch_decoders,
+)
 
 PEAK_TFLOP_PER_S = 790.0  # bfloat16 matrix products measured on one H200
 WARMUP_STEPS = 3
@@ -76,6 +84,7 @@ def make_stage(config: RunConfig, number: int, *, fabric, source: str, compiled:
     model = place(build_model(config.model), fabric, config.hardware)
     before = (attention_mode(config.model.decoder_cca) if number > 3 else "off", "off")
     model.set_joint(*joint_modes(row, config.model, before=before))
+    switch_decoders(model, row, config=config.model)
     optimizer, moving = make_optimizer(set_trainable(model, row, config=config.model), settings)
     if fabric.device.type == "cuda":
         fuse(optimizer)

@@ -20,7 +20,15 @@ from tensorldm.training.latents import measure_latent_scale
 from tensorldm.training.method import Part
 from tensorldm.training.objectives import DenoisingObjective
 from tensorldm.training.sources import Source
-from tensorldm.training.stages import STAGES, StageRow, joint_modes, make_optimizer, set_trainable, settings_of
+from tensorldm.training.stages import (
+    STAGES,
+    StageRow,
+    joint_modes,
+    make_optimizer,
+    set_trainable,
+    settings_of,
+    switch_decoders,
+)
 
 Joint = tuple[AttentionMode, AttentionMode]
 WHOLE_VOLUMES = 2
@@ -39,6 +47,7 @@ class PaperStage:
         self.model, before, self.card = starting_model(config, start)
         self.joint = joint_modes(row, config.model, before=before)
         self.model.set_joint(*self.joint)
+        switch_decoders(self.model, row, config=config.model)
         optimizer, moving = make_optimizer(set_trainable(self.model, row, config=config.model), self.settings)
         self.objective = row.objective(self.model, config, row.number)
         self.parts = (Part("model", self.objective, moving, optimizer),)

@@ -7,7 +7,7 @@ codebooks follow the data in Stages 1 and 2 alone, the latents' scale is set onc
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from torch import nn
 from torch.optim import Adam, AdamW, Optimizer
@@ -21,12 +21,19 @@ from tensorldm.model import TensorLDM
 from tensorldm.networks.attention import AttentionMode
 from tensorldm.networks.quantizer import VectorQuantizer
 from tensorldm.training.muon import ORTHOGONAL, Muon
-from tensorldm.training.objectives import DenoisingObjective, ExpectationObjective, ReconstructionObjective
+from tensorldm.training.objectives import (
+    DecodingObjective,
+    DenoisingObjective,
+    ExpectationObjective,
+    ReconstructionObjective,
+)
 
 GATE = re.compile(r"\.attention\.gate$")
 JOINT_ONLY = r"\.attention\.(gate|mix_\w+|direction_bias)$"
 """Parameters of cross-component attention that a block at work by itself does not use."""
 OPTIMIZERS = {"adam": Adam, "adamw": AdamW, "muon": Muon}
+DIFFUSION_OBJECTIVES: Final = {"anatomy": DenoisingObjective, "moe": DecodingObjective}
+"""What Phase II minimises, by what the decoders read in it."""
 MakeObjective = Callable[[TensorLDM, RunConfig, int], nn.Module]
 
 
@@ -47,6 +54,8 @@ class StageRow:
     fresh: bool = False
     joins_decoder: bool = False
     joins_unet: bool = False
+    switches_decoders: bool = False
+    """Whether the decoders read what the settings say from here on; until then it is Φ_X."""
     moves_codebook: bool = False
     sets_latent_scale: bool = False
     samples: bool = False
@@ -70,21 +79,23 @@ def _reconstruct_jointly(model: TensorLDM, config: RunConfig, stage: int) -> nn.
 
 
 def _denoise(model: TensorLDM, config: RunConfig, stage: int) -> nn.Module:
-    scaling = build_scaling(config.model)
-    return DenoisingObjective(model, scaling=scaling, seed=config.seed, stage=stage, summed=False)
+    objective, scaling = DIFFUSION_OBJECTIVES[config.model.decoder_condition], build_scaling(config.model)
+    return objective(model, scaling=scaling, seed=config.seed, stage=stage, summed=False)
 
 
 def _denoise_jointly(model: TensorLDM, config: RunConfig, stage: int) -> nn.Module:
-    scaling = build_scaling(config.model)
-    return DenoisingObjective(model, scaling=scaling, seed=config.seed, stage=stage, summed=True)
+    objective, scaling = DIFFUSION_OBJECTIVES[config.model.decoder_condition], build_scaling(config.model)
+    return objective(model, scaling=scaling, seed=config.seed, stage=stage, summed=True)
 
 
 EXPECTATION = r"^expectation\."
 AUTOENCODER = r"^autoencoder\."
 NOT_JOINT = rf"{JOINT_ONLY}|\.fusion\."
 JOINT_REFINEMENT = r"^autoencoder\.decoder\.(levels\.\d+\.attention\.|fusion\.|end\.|norm\.|head\.)"
-DIFFUSION = r"^(unet|experts)\."
-ATTENTION_AND_FILM = r"^unet\..*\.(attention\.\d+\.attention|film)\."
+DECODER_FILM = r"^autoencoder\.decoder\..*\.film\.|^expert_levels\."
+"""How the decoders read Φ^d; without a use in Phase II where they keep Φ_X."""
+DIFFUSION = rf"^(unet|experts)\.|{DECODER_FILM}"
+ATTENTION_AND_FILM = rf"^unet\..*\.(attention\.\d+\.attention|film)\.|{DECODER_FILM}"
 NOTHING = r"(?!)"
 
 STAGES = {
@@ -113,6 +124,7 @@ STAGES = {
             JOINT_ONLY,
             _denoise,
             (1, 2, 3),
+            switches_decoders=True,
             sets_latent_scale=True,
             samples=True,
         ),
@@ -125,6 +137,7 @@ STAGES = {
             _denoise_jointly,
             (4,),
             joins_unet=True,
+            switches_decoders=True,
             samples=True,
         ),
     )
@@ -143,6 +156,12 @@ def joint_modes(
     decoder = attention_mode(config.decoder_cca) if row.joins_decoder else before[0]
     unet = attention_mode(config.unet_cca) if row.joins_unet else before[1]
     return decoder, unet
+
+
+def switch_decoders(model: TensorLDM, row: StageRow, *, config: ModelConfig) -> None:
+    """Let the decoders read what this stage trains them to; another stage leaves that as it was."""
+    if row.switches_decoders:
+        model.set_decoder_condition(config.decoder_condition)
 
 
 def attention_mode(setting: CrossAttention) -> AttentionMode:
@@ -197,6 +216,8 @@ def _unused(row: StageRow, config: ModelConfig) -> re.Pattern[str]:
         unused.append(GATE.pattern)
     if mode == "none":
         unused.append(NOT_JOINT)
+    if row.switches_decoders and config.decoder_condition == "anatomy":
+        unused.append(DECODER_FILM)
     if config.unet.routing == "uniform":
         unused.append(r"^experts\.gate\.")
     return re.compile("|".join(unused) or NOTHING)

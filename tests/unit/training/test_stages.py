@@ -4,8 +4,18 @@ import torch
 from tensorldm.build import build_model
 from tensorldm.config.reading import read_config
 from tensorldm.config.run import RunConfig
-from tensorldm.training.stages import STAGES, attention_mode, joint_modes, make_optimizer, set_trainable, settings_of
+from tensorldm.experiments.ablated import AblatedMethod
+from tensorldm.training.stages import (
+    STAGES,
+    attention_mode,
+    joint_modes,
+    make_optimizer,
+    set_trainable,
+    settings_of,
+    switch_decoders,
+)
 
+MOE = "model.decoder_condition=moe"
 STAGE_0 = "stages.0={steps: 1, box: [16, 16, 16], lem_weight: 0.5}"
 MIXING = ("mix_query", "mix_key", "mix_value")
 CODEBOOK = ("codebook", "counts", "sums", "updates")
@@ -24,6 +34,12 @@ FORMS = {
     "expecting": ("model.expectation={channels: [8, 8], blocks: [1, 1], vector_channels: 8}", STAGE_0),
 }
 STAGES_OF_FORMS = [(form, number) for form in FORMS for number in STAGES if number or form == "expecting"]
+MOVES_FOR_EXPERTS = {
+    3: ("autoencoder.decoder.",),
+    4: ("unet.", "experts.", "expert_levels.", "autoencoder.decoder.levels."),
+    5: ("unet.", "expert_levels.", "autoencoder.decoder.levels."),
+}
+"""The same where the decoders read Φ^d from Stage 4 on."""
 
 
 def _config(*overrides: str) -> RunConfig:
@@ -40,6 +56,7 @@ def _one_step(config: RunConfig, number: int, heads):
             parameter.add_(0.05 * torch.randn(parameter.shape, generator=random))
     before_joint = (attention_mode(config.model.decoder_cca) if number > 3 else "off", "off")
     model.set_joint(*joint_modes(row, config.model, before=before_joint))
+    switch_decoders(model, row, config=config.model)
     moving = set_trainable(model, row, config=config.model)
     optimizer, ordered = make_optimizer(moving, settings_of(config, number))
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -61,6 +78,40 @@ def test_a_step_changes_what_its_stage_trains_and_not_one_other_parameter_or_buf
     assert all(name.startswith(MOVES[number]) for name in changed)
     assert len(changed & set(moving)) >= 0.9 * len(moving)
     assert bool(codebook) == (number in (1, 2))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("number", MOVES_FOR_EXPERTS)
+def test_of_an_autoencoder_whose_decoders_read_the_experts_phase_2_changes_film_alone(number, form, heads):
+    changed, moving, without = _one_step(_config(*FORMS[form], MOE), number, heads)
+    assert changed <= set(moving), "no buffer either: codebook, counts and the latents' scale stay"
+    assert all(name.startswith(MOVES_FOR_EXPERTS[number]) for name in changed)
+    assert without == []
+    model = build_model(_config(*FORMS[form], MOE).model)
+    film = {name for name, _ in model.autoencoder.named_parameters(prefix="autoencoder") if ".film." in name}
+    of_autoencoder = {name for name in changed if name.startswith("autoencoder.")}
+    assert film
+    assert (of_autoencoder == film) is (number > 3)
+    assert any(name.startswith("expert_levels.") for name in changed) is (number > 3)
+
+
+@pytest.mark.parametrize("number", [4, 5])
+def test_what_phase_2_trains_without_the_option_is_what_it_trains_with_it_less_the_decoders(number):
+    plain, moe = (
+        set(set_trainable(build_model(config.model), STAGES[number], config=config.model))
+        for config in (_config(), _config(MOE))
+    )
+    assert plain < moe
+    assert all(".film." in name or name.startswith("expert_levels.") for name in moe - plain)
+    assert not any(name.startswith("autoencoder.") for name in plain)
+
+
+def test_without_pretraining_the_decoders_learn_to_read_the_experts_too():
+    config = _config(MOE)
+    work = AblatedMethod("no-pretrain").prepare(config, 5, start=None)
+    moving = {name for part in work.parts for name in part.moving}
+    assert work.model.decoder_reads == "moe"
+    assert {name.partition(".")[0] for name in moving} == {"autoencoder", "unet", "experts", "expert_levels"}
 
 
 @pytest.mark.parametrize(("form", "number"), STAGES_OF_FORMS)
