@@ -2,17 +2,20 @@
 
 A bundle holds its model's settings, and training refuses to go on with others. How components are joined and experts
 mixed are switches: both forms have every weight of the other, so an ablation may branch off where they first matter.
+So is what the decoders read, until a stage has trained them to: weights that one form lacks are its first ones.
 """
 
 from pathlib import Path
 from typing import Any, Final
 
 from tensorldm import bounded
+from tensorldm.build import build_model
 from tensorldm.bundle import INDEX, load_bundle, read_info, write_bundle
 from tensorldm.config.model import ModelConfig
 from tensorldm.errors import ConfigError, DataError
 
-SWITCHES: Final = ("decoder_cca", "unet_cca", "unet.routing")
+DECODERS: Final = "decoder_condition"
+SWITCHES: Final = ("decoder_cca", "unet_cca", "unet.routing", DECODERS)
 CARRIED: Final = "carried.json"
 """Beside a bundle that came from another machine: which weights it was made from."""
 
@@ -23,11 +26,16 @@ def start_for(bundle: Path, model: ModelConfig, *, folder: Path) -> Path:
     if info.model == model:
         return bundle
     check_weights_fit(info.model, model, source=str(bundle))
+    if info.model_copy(update={"model": model}).decoder_reads != info.decoder_reads:
+        raise ConfigError(
+            f"{bundle}: its decoders were trained with {DECODERS} '{info.model.decoder_condition}', so that the other "
+            "form cannot go on from it. Start from a stage before the fourth."
+        )
     if (folder / INDEX).is_file() and read_info(folder).model == model and _weights(folder) == info.weights_sha256:
         return folder
-    loaded, _ = load_bundle(bundle)
-    joint = (info.decoder_joint, info.unet_joint)
-    write_bundle(folder, loaded.state_dict(), config=model, joint=joint, card=info.card)
+    known, joint = load_bundle(bundle)[0].state_dict(), (info.decoder_joint, info.unet_joint)
+    weights = {name: known.get(name, first) for name, first in build_model(model).state_dict().items()}
+    write_bundle(folder, weights, config=model, joint=joint, card=info.card)
     return folder
 
 
