@@ -48,6 +48,8 @@ class ModelEngine:
     info: BundleInfo
     device: torch.device
     settings: Settings
+    centres: bool = True
+    """Whether samples are moved together onto the expectation, where the model has one; not to study them as drawn."""
 
     @property
     def num_samples(self) -> int:
@@ -74,6 +76,7 @@ class ModelEngine:
                 "Steps": self.settings.steps,
                 "Sampler": self.settings.sampler,
                 "Spacing": SPACINGS[self.settings.sampler],
+                "SamplesCentred": self._is_centred,
                 "Intervals": {"Level": LEVEL, **self.info.intervals.model_dump()},
             }
         return known
@@ -82,6 +85,10 @@ class ModelEngine:
     def calibration(self) -> Calibration:
         """As the bundle holds it."""
         return Calibration(**self.info.intervals.model_dump())
+
+    @property
+    def _is_centred(self) -> bool:
+        return self.centres and self.model.expectation is not None and self.num_samples > 1
 
     def estimate(self, scan: WorkingScan) -> Float[Tensor, "k v 6"]:
         """Samples of the tensor inside the mask."""
@@ -118,7 +125,11 @@ class ModelEngine:
                 self._draw(reading, scan, numbers, denoise=recorded if len(numbers) == at_once else None)
                 for numbers in groups
             ]
-        return torch.cat(parts)
+        samples, expected = torch.cat(parts), reading.features.expected
+        if expected is None or not self._is_centred:
+            return samples
+        x, y, z = scan.mask.shape
+        return centred(samples, self._unscaled(expected[..., :x, :y, :z], scan))
 
     @torch.inference_mode()
     def _record(self, reading: ScanReading, scan: WorkingScan, at_once: int) -> Denoise | None:
@@ -179,6 +190,14 @@ class ModelEngine:
         # Chosen and turned on the device, which else would wait while one core does it.
         inside = rearrange(unscaled[:, :, scan.mask.to(unscaled.device)], "k d v -> k v d").contiguous()
         return inside.cpu().double()
+
+
+def centred(samples: Float[Tensor, "k v 6"], expected: Float[Tensor, "1 v 6"]) -> Float[Tensor, "k v 6"]:
+    """Samples moved together so that their mean is the tensor they are drawn around [choice: centred-samples].
+
+    The mean of few samples is noisier than the regression that they differ from: by a K-th of what they spread.
+    """
+    return samples + (expected - samples.mean(dim=0, keepdim=True))
 
 
 def samples_at_once(device: torch.device, wanted: int) -> int:

@@ -85,6 +85,27 @@ def test_the_first_samples_do_not_depend_on_how_many_follow(scan, folder):
     assert not torch.allclose(four[0], four[1])
 
 
+def test_samples_around_an_expectation_have_it_as_their_mean_and_keep_their_differences(scan, tmp_path):
+    config = read_config(RunConfig, "smoke", EXPECTING).model
+    model, random = build_model(config, 1), torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=random))
+    for name, stages in (("whole", (0, 1, 4)), ("early", (0,))):
+        card = Card(stages=stages)
+        write_bundle(tmp_path / name, model.state_dict(), config=config, joint=("off", "off"), card=card)
+    samples = engine(tmp_path / "whole", samples=3).estimate(scan)
+    expected = engine(tmp_path / "early").estimate(scan)[0]
+    torch.testing.assert_close(samples.mean(dim=0), expected, rtol=1e-6, atol=1e-10)
+    alone = engine(tmp_path / "whole", samples=1)
+    assert (alone.estimate(scan)[0] - expected).abs().max() > 1e-6, "one sample is a sample"
+    assert not alone.notes["SamplesCentred"]
+    assert engine(tmp_path / "whole", samples=3).notes["SamplesCentred"]
+    drawn = replace(engine(tmp_path / "whole", samples=3), centres=False).estimate(scan)
+    torch.testing.assert_close(samples - samples[0], drawn - drawn[0], rtol=1e-6, atol=1e-10)
+    assert (drawn.mean(dim=0) - expected).abs().max() > 1e-6
+
+
 def test_pieces_of_any_size_give_the_same_samples(scan, folder):
     whole = engine(folder, samples=3)
     alone, together = (whole._draw_all(scan, at_once) for at_once in (1, 3))
