@@ -85,7 +85,7 @@ def test_samples_are_the_products_own_and_the_mean_of_one_latent_is_its_sample(b
     assert (decode_mean(3) - wanted.mean(dim=0)).abs().max() > 1e-6
     assert torch.equal(engine.estimate(scan), wanted), "the model is as it was"
     kinds = [(count, kind) for count, kind, _ in bench.tensors_of(samples, decode_mean, [1, 3])]
-    assert kinds == [(1, "single"), (3, "arithmetic"), (3, "log-euclidean"), (3, "latents")]
+    assert kinds == [(1, "single"), (3, "arithmetic"), (3, "log-euclidean"), (3, "eigenvalues"), (3, "latents")]
 
 
 def test_the_expectation_alone_is_measured_beside_its_samples(bench, bundle, tmp_path, generator):
@@ -134,7 +134,7 @@ def test_the_script_writes_its_table_and_choice_where_few_packages_are_installed
     )
     with (tmp_path / "out" / "sampling.csv").open() as stream:
         rows = list(csv.DictReader(stream))
-    assert len(rows) == 2 * (1 + 3)
+    assert len(rows) == 2 * (1 + 4)
     assert all(float(each["seconds"]) > 0 and 0 < float(each["LEM"]) < 10 for each in rows)
     assert len({each["seconds"] for each in rows if (each["steps"], each["samples"]) == ("1", "2")}) == 1
     assert "Chosen: " in (tmp_path / "out" / "sampling.md").read_text()

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from scipy.special import stdtrit
 from torch import Tensor
 
+from tensorldm.dti.eigen import compose, eigen, eigenvalues
 from tensorldm.dti.logarithm import log_euclidean_mean
 from tensorldm.dti.maps import angle_degrees, fractional_anisotropy, mean_diffusivity, principal_direction
 from tensorldm.dti.null_space import unmeasured_anisotropy
@@ -26,7 +27,7 @@ from tensorldm.reconstruct.likeness import Triple, factor_map
 from tensorldm.shapes import BVals, Directions, Packed, Scalars, Vectors
 
 Samples = Float[Tensor, "k *voxels 6"]
-MeanKind = Literal["arithmetic", "log-euclidean"]
+MeanKind = Literal["arithmetic", "log-euclidean", "eigenvalues"]
 
 MEAN_FLOOR_MM2_PER_S: Final = 1e-4
 """[choice: mean-floor] Eigenvalues are clamped here before the log-Euclidean mean, a third of white-matter RD. At the
@@ -94,11 +95,16 @@ def mean_tensor(samples: Samples, kind: MeanKind = "arithmetic", *, floor: float
     """One tensor from the samples; a single sample is returned as it is.
 
     ``arithmetic`` is the least-squares choice and may keep a negative eigenvalue. ``log-euclidean`` is positive
-    definite; eigenvalues below ``floor`` count as ``floor``.
+    definite; eigenvalues below ``floor`` count as ``floor``. ``eigenvalues`` has the axes and the mean diffusivity of
+    the arithmetic mean, and as eigenvalues the means of the samples' own: where samples point different ways, their
+    mean is rounder than each of them, this tensor is not. [choice: eigenvalue-mean]
     """
     if len(samples) == 1:
         return samples[0]
-    return samples.mean(dim=0) if kind == "arithmetic" else log_euclidean_mean(samples, floor=floor)
+    if kind == "log-euclidean":
+        return log_euclidean_mean(samples, floor=floor)
+    mean = samples.mean(dim=0)
+    return mean if kind == "arithmetic" else compose(eigenvalues(samples).mean(dim=0), eigen(mean)[1])
 
 
 def measure_spread(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorldm.dti.eigen import eigenvalues
-from tensorldm.dti.maps import angle_degrees, fractional_anisotropy, mean_diffusivity
+from tensorldm.dti.maps import angle_degrees, fractional_anisotropy, mean_diffusivity, principal_direction
 from tensorldm.dti.packing import frobenius, pack, rotate
 from tensorldm.reconstruct.uncertainty import (
     MEAN_FLOOR_MM2_PER_S,
@@ -193,6 +193,15 @@ def test_one_negative_eigenvalue_among_four_does_not_drag_the_log_euclidean_mean
     assert smallest == pytest.approx(3e-4 * (MEAN_FLOOR_MM2_PER_S / 3e-4) ** 0.25)
     assert smallest > 0.75 * 3e-4
     assert eigenvalues(mean_tensor(samples, "log-euclidean", floor=1e-6))[0, 2].item() < 0.25 * 3e-4
+
+
+def test_the_mean_of_eigenvalues_keeps_the_shape_of_samples_that_point_different_ways(generator):
+    samples = fibres(tilted(generator, 8, degrees=25, voxels=500))
+    found, plain = mean_tensor(samples, "eigenvalues"), mean_tensor(samples)
+    torch.testing.assert_close(eigenvalues(found), eigenvalues(samples[0]))
+    assert (fractional_anisotropy(plain) < fractional_anisotropy(found) - 0.02).all()
+    torch.testing.assert_close(mean_diffusivity(found), mean_diffusivity(plain))
+    assert angle_degrees(principal_direction(found), principal_direction(plain)).max() < 0.01
 
 
 def test_the_arithmetic_mean_of_noisy_draws_is_nearer_to_the_truth_than_one_draw(generator):
