@@ -93,7 +93,7 @@ def test_the_setting_is_the_anatomy_unless_said_and_comes_back_from_a_file(form,
 
 @pytest.mark.parametrize("form", OUTLINES)
 def test_a_model_that_keeps_the_anatomy_has_the_weights_and_the_samples_of_always(form, generator):
-    model = build_model(config_of(form), 1).eval()
+    model = build_model(config_of(form, "model.diffusion.prediction=noise"), 1).eval()
     outline = json.dumps([[name, list(value.shape)] for name, value in model.state_dict().items()])
     assert hashlib.sha256(outline.encode()).hexdigest() == OUTLINES[form]
     shaken(model, generator)
