@@ -112,7 +112,7 @@ def test_a_run_killed_twice_in_the_middle_of_writing_goes_on_to_the_same_weights
 
 def test_a_changed_setting_refuses_to_resume_names_the_key_and_says_the_ways_out(tmp_path):
     assert _train(tmp_path)
-    with pytest.raises(ConfigError, match=r"stages\.1\.learning_rate was 0.004, is now 0.1.*--out.*--restart"):
+    with pytest.raises(ConfigError, match=r"stages\.1\.learning_rate was 0.002, is now 0.1.*--out.*--restart"):
         _train(tmp_path, "stages.1.learning_rate=0.1")
     with pytest.raises(ConfigError, match=r"cohort\.protocol\.snr"):
         _train(tmp_path, 'data.cohort_set=["shape=[16,16,16]","voxel_mm=[11,11,11]","protocol.snr=[5,9]"]')
