@@ -1,5 +1,7 @@
 """``tensorldm tables run`` and ``make`` as a newcomer types them."""
 
+import shutil
+
 import pytest
 from typer.testing import CliRunner
 
@@ -51,7 +53,7 @@ def test_one_command_goes_from_settings_to_tables_figures_and_a_section_of_the_d
     assert {"lem-closed-virtual.svg", "maps-closed-virtual-900001-axial.png",
             "components-closed-virtual-900001-coronal.png", "v1-closed-virtual-900001-axial.png"} <= names  # fmt: skip
     document = (folder / "results.md").read_text()
-    assert document.startswith("# Results\n\nBefore.\n\n<!-- begin tables -->\n## Tables")
+    assert document.startswith("# Results\n\nBefore.\n\n<!-- begin tables out -->\n## Tables: ")
     assert "3 subjects of 3 independent anatomies" in document
 
 
@@ -66,6 +68,15 @@ def test_tables_can_be_made_again_from_what_is_stored_alone(ran, tmp_path):
         for kind in ("work", "parts", "cohorts"):
             (tmp_path / kind).rename(folder / "out" / kind)
     assert {path.name: path.read_bytes() for path in (tmp_path / "again").glob("table*")} == first
+
+
+def test_studies_of_other_folders_have_sections_of_their_own(ran, tmp_path):
+    folder, document = ran[0], tmp_path / "results.md"
+    shutil.copytree(folder / "out", tmp_path / "other", ignore=shutil.ignore_patterns("work", "cohorts"))
+    for study in (folder / "out", tmp_path / "other", folder / "out"):
+        invoke("tables", "make", study, "--out", tmp_path / "tables", "--no-figures", "--results", document)
+    text = document.read_text()
+    assert [text.count(f"<!-- begin tables {name} -->") for name in ("out", "other")] == [1, 1]
 
 
 def test_a_study_is_checked_without_running_it(ran, tmp_path):

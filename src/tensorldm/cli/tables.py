@@ -61,7 +61,7 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder of the study; an unfinished one is gone on with.")],
     overrides: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")] = None,
     device: Annotated[str, typer.Option(help="Of trained models: auto, cpu, cuda or mps.")] = "auto",
-    results: Annotated[Path | None, typer.Option(help="Markdown document whose section 'tables' is replaced.")] = None,
+    results: Annotated[Path | None, typer.Option(help="Markdown document to put this study's section into.")] = None,
     workers: Workers = 1,
     scheduler: Scheduler = None,
     check: Annotated[bool, typer.Option("--check", help="Look at settings and models; run nothing.")] = False,
@@ -96,7 +96,7 @@ def train(
     data: Annotated[str | None, typer.Option(help="As of tensorldm train; by default the study's.")] = None,
     overrides: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    results: Annotated[Path | None, typer.Option(help="Markdown document whose section 'tables' is replaced.")] = None,
+    results: Annotated[Path | None, typer.Option(help="Markdown document to put this study's section into.")] = None,
     workers: Workers = 1,
     then_tables: Annotated[bool, typer.Option("--tables/--no-tables", help="Measure and tabulate afterwards.")] = True,
     check: Annotated[bool, typer.Option("--check", help="Look at settings and the budget; train nothing.")] = False,
@@ -166,7 +166,7 @@ def _measure(study: "StudyConfig", out: Path, *, device: str, crew: "Crew", resu
 def make(
     study: Annotated[Path, typer.Argument(help="Folder that 'tensorldm tables run' wrote.")],
     out: Annotated[Path | None, typer.Option(help="Folder for the tables; by default 'tables' in the study's.")] = None,
-    results: Annotated[Path | None, typer.Option(help="Markdown document whose section 'tables' is replaced.")] = None,
+    results: Annotated[Path | None, typer.Option(help="Markdown document to put this study's section into.")] = None,
     figures: Annotated[bool, typer.Option(help="Draw box plots, and maps of the tensors that were kept.")] = True,
 ) -> None:
     """Make all tables and figures again from a study's stored long tables; nothing is measured anew."""
@@ -182,7 +182,7 @@ def make(
     folder = out or study / "tables"
     write_tables(stored, built, folder)
     if results is not None:
-        replace_section(results, "tables", text=to_document(stored, built))
+        replace_section(results, f"tables {study.resolve().name}", text=to_document(stored, built))
     for table in built:
         console.print(f"Table {table.number}: {table.title}", markup=False, highlight=False, soft_wrap=True)
     console.print(f"Markdown, CSV and LaTeX are in {folder}", markup=False, soft_wrap=True)

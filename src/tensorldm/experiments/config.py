@@ -59,6 +59,9 @@ class MethodConfig(Strict):
     autoencoder: Path | None = Field(
         default=None, description="a bundle, as above, whose decoder is given the reference's latents"
     )
+    sees: str | None = Field(
+        default=None, description="a trained model gets the volumes of this closed form or fit, not the paper's four"
+    )
     samples: int = Field(default=1, ge=1, description="averaged, for methods that draw")
     steps: int = Field(default=25, ge=1)
     sampler: str = "dpm++2m"
@@ -71,8 +74,11 @@ class MethodConfig(Strict):
     def _one_kind(self) -> "MethodConfig":
         if sum(kind is not None for kind in (self.analytic, self.bundle, self.autoencoder)) != 1:
             raise ValueError("a method has exactly one of analytic, bundle and autoencoder")
-        if self.analytic is not None and self.analytic not in ANALYTIC:
-            raise ValueError(f"there is no analytic method '{self.analytic}'; give one of {', '.join(ANALYTIC)}")
+        for name in (self.analytic, self.sees):
+            if name is not None and name not in ANALYTIC:
+                raise ValueError(f"there is no analytic method '{name}'; give one of {', '.join(ANALYTIC)}")
+        if self.sees is not None and self.bundle is None:
+            raise ValueError("only a bundle can be given other volumes (sees)")
         return self
 
 

@@ -17,6 +17,7 @@ from numpy import ndarray
 from tensorldm.baselines.analytic import analytic_method
 from tensorldm.baselines.learned.choice import choose
 from tensorldm.baselines.learned.engine import RivalEngine
+from tensorldm.baselines.scan import Scan
 from tensorldm.bundle import INDEX
 from tensorldm.config.prepare import Fit
 from tensorldm.data.reference import reference_tensor
@@ -56,9 +57,11 @@ class Workbench:
         self.engines[bundle] = settings, engine
         return engine
 
-    def reconstruct(self, loaded: LoadedSubject, bundle: Path, *, settings: Settings) -> Reconstruction:
-        """A trained model's whole way, as ``tensorldm reconstruct`` goes it."""
-        scan = loaded.scan
+    def reconstruct(
+        self, loaded: LoadedSubject, bundle: Path, *, settings: Settings, scan: Scan | None = None
+    ) -> Reconstruction:
+        """A trained model's whole way, as ``tensorldm reconstruct`` goes it; on ``scan``, a part of the series."""
+        scan = loaded.scan if scan is None else scan
         with about(loaded.files.dwi):
             plan = make_plan(scan.space, scan.gradients, traits=choose(model=bundle).traits, settings=settings)
             series = Volume(np.ascontiguousarray(scan.signal[..., list(plan.read)]), scan.space)
@@ -73,7 +76,10 @@ def method_settings(config: MethodConfig, loaded: LoadedSubject, *, seed: int) -
     # A model that always gives the same tensor has no samples to average, whatever the study asks of those that draw.
     draws = config.bundle is not None and choose(model=config.bundle).traits.samples
     samples = config.samples if draws else None
-    return Settings(spd=spd, directions="3", samples=samples, steps=config.steps, sampler=config.sampler, seed=seed)
+    directions = "3" if config.sees is None else "all"
+    return Settings(
+        spd=spd, directions=directions, samples=samples, steps=config.steps, sampler=config.sampler, seed=seed
+    )
 
 
 def write_reference(loaded: LoadedSubject, fit: Fit, path: Path) -> None:
@@ -95,9 +101,14 @@ def write_method(
         write_estimate(loaded, estimate.packed, path, method=label, volumes=estimate.volumes)
         return
     assert config.bundle is not None, "autoencoders are another matter"
-    settings = method_settings(config, loaded, seed=seed)
-    result = bench.reconstruct(loaded, config.bundle, settings=settings)
-    write_estimate(loaded, result.tensor, path, method=label, volumes=result.volumes)
+    settings, scan = method_settings(config, loaded, seed=seed), loaded.scan
+    seen = tuple(range(len(scan.gradients)))
+    if config.sees is not None:
+        seen = analytic_method(config.sees).choose(scan.gradients)
+        scan = replace(scan, signal=scan.signal[..., list(seen)], gradients=scan.gradients.select(seen))
+    result = bench.reconstruct(loaded, config.bundle, settings=settings, scan=scan)
+    volumes = tuple(seen[volume] for volume in result.volumes)
+    write_estimate(loaded, result.tensor, path, method=label, volumes=volumes)
 
 
 def write_estimate(loaded: LoadedSubject, packed: Field6, path: Path, *, method: str, volumes: tuple[int, ...]) -> None:
@@ -109,7 +120,9 @@ def write_estimate(loaded: LoadedSubject, packed: Field6, path: Path, *, method:
 
 def identity(config: MethodConfig) -> dict[str, Any]:
     """What decides a method's figures beside the scan and the seed: its settings, and a model's weights."""
-    known = config.model_dump(mode="json", exclude={"note", "paper", "ranked", "subjects", "bundle", "autoencoder"})
+    left_out = {"note", "paper", "ranked", "subjects", "bundle", "autoencoder"}
+    # What is measured on the paper's volumes stays measured: it has no word of others.
+    known = config.model_dump(mode="json", exclude=left_out | ({"sees"} if config.sees is None else set()))
     kind = "bundle" if config.bundle is not None else "autoencoder"
     folder = config.bundle or config.autoencoder
     return known if folder is None else {**known, kind: _index_hash(folder)}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from tensorldm.baselines.analytic import analytic_method
 from tensorldm.bundle import load_bundle
 from tensorldm.dti.maps import fractional_anisotropy
 from tensorldm.errors import DataError
@@ -15,11 +16,11 @@ from tensorldm.experiments.inside import Opened, autoencode, probe_moments, rout
 from tensorldm.experiments.linear_probe import moments
 from tensorldm.experiments.loading import load
 from tensorldm.experiments.measuring import SubjectWork
-from tensorldm.experiments.methods import Workbench, method_settings
+from tensorldm.experiments.methods import Workbench, method_settings, write_method
 from tensorldm.experiments.parts import Results
 from tensorldm.experiments.subjects import gather
 from tensorldm.imaging.gradients import GradientTable
-from tensorldm.imaging.tensor_files import read_tensor
+from tensorldm.imaging.tensor_files import read_provenance, read_tensor
 from tensorldm.imaging.volume import Volume
 from tensorldm.reconstruct.choice import choose
 from tensorldm.reconstruct.plan import make_plan
@@ -154,3 +155,30 @@ def test_autoencoding_is_the_models_own_decoding_of_the_references_latents(opene
         decoded = model.decode(opened.latents, again.features, size=tuple(opened.batch.mask.shape[1:]))
     scale = torch.tensor(model.component_scales)[None, :, None, None, None]
     assert torch.allclose(found, decoded * scale * opened.batch.mask[:, None], rtol=1e-5)
+
+
+def test_a_model_can_be_given_the_volumes_of_a_fit(work, make_bundle, tmp_path, monkeypatch):
+    """Then it sees those and no others, and its sidecar counts them in the whole series."""
+    from tensorldm.experiments.config import MethodConfig
+    from tensorldm.reconstruct import model_engine
+
+    seen, estimate = [], model_engine.ModelEngine.estimate
+    monkeypatch.setattr(
+        model_engine.ModelEngine, "estimate", lambda self, scan: (seen.append(scan), estimate(self, scan))[1]
+    )
+    told = make_bundle(3, "model.autoencoder.conditioner=directional")
+    fit = analytic_method("ols-6").reconstruct(work.loaded.scan)
+    write_method(
+        work.loaded,
+        MethodConfig(bundle=told, sees="ols-6", steps=1),
+        tmp_path / "six.nii.gz",
+        label="six",
+        seed=0,
+        bench=work.bench,
+    )
+    assert sorted(read_provenance(tmp_path / "six.nii.gz").volumes) == sorted(fit.volumes)
+    assert seen[0].bvals.tolist() == [0] + 6 * [1000]
+    with pytest.raises(ValueError, match="only a bundle"):
+        MethodConfig(analytic="ade", sees="ols-6")
+    with pytest.raises(ValueError, match="no analytic method 'ols-7'"):
+        MethodConfig(bundle=told, sees="ols-7")

@@ -35,7 +35,8 @@ def write_tables(stored: StoredStudy, tables: Sequence[PublishedTable], out: Pat
 
 def to_document(stored: StoredStudy, tables: Sequence[PublishedTable]) -> str:
     """Everything a reader needs: how it was made, on whom, the tables, the constants, the settings."""
-    parts = ["## Tables", _made(stored)]
+    titles = ", ".join(comparison.title for comparison in stored.study.comparisons.values())
+    parts = [f"## Tables: {titles}", _made(stored)]
     remarks = stored.record.get("Remarks", [])
     if remarks:
         parts.append("\n".join(f"- {remark}" for remark in remarks))
