@@ -57,7 +57,7 @@ def analytic(
 
 @tables.command()
 def run(
-    config: Annotated[str, typer.Option(help="The study: a YAML file, or the preset 'study'.")],
+    config: Annotated[str, typer.Option(help="The study: a YAML file, or a preset such as study or product.")],
     out: Annotated[Path, typer.Option(help="Folder of the study; an unfinished one is gone on with.")],
     overrides: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")] = None,
     device: Annotated[str, typer.Option(help="Of trained models: auto, cpu, cuda or mps.")] = "auto",

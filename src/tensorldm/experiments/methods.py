@@ -121,7 +121,7 @@ def write_estimate(loaded: LoadedSubject, packed: Field6, path: Path, *, method:
 def identity(config: MethodConfig) -> dict[str, Any]:
     """What decides a method's figures beside the scan and the seed: its settings, and a model's weights."""
     left_out = {"note", "paper", "ranked", "subjects", "bundle", "autoencoder"}
-    # What is measured on the paper's volumes stays measured: it has no word of others.
+    # Without it a method is known as it was before there was a choice, so that what was measured still counts.
     known = config.model_dump(mode="json", exclude=left_out | ({"sees"} if config.sees is None else set()))
     kind = "bundle" if config.bundle is not None else "autoencoder"
     folder = config.bundle or config.autoencoder

@@ -195,7 +195,7 @@ class ModelEngine:
 def centred(samples: Float[Tensor, "k v 6"], expected: Float[Tensor, "1 v 6"]) -> Float[Tensor, "k v 6"]:
     """Samples moved together so that their mean is the tensor they are drawn around [choice: centred-samples].
 
-    The mean of few samples is noisier than the regression that they differ from: by a K-th of what they spread.
+    The mean of K samples is noisier than the regression that they are drawn around, by a K-th of their variance.
     """
     return samples + (expected - samples.mean(dim=0, keepdim=True))
 
