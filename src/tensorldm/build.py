@@ -16,6 +16,7 @@ from tensorldm.networks.expectation import Expectation
 from tensorldm.networks.expert_levels import ExpertLevels
 from tensorldm.networks.experts import DirectionExperts, Experts, FixedExperts
 from tensorldm.networks.quantizer import VectorQuantizer
+from tensorldm.networks.spread import Spread
 from tensorldm.networks.unet import UNet
 from tensorldm.rng import derive_seed
 
@@ -41,6 +42,8 @@ def build_model(config: ModelConfig, seed: int = 0) -> TensorLDM:
             prediction=config.diffusion.prediction,
             expectation=_expectation(config),
             expert_levels=_expert_levels(config),
+            spread=_spread(config),
+            decodes_codes=config.decodes == "codes",
         )
 
 
@@ -73,6 +76,12 @@ def _expectation(config: ModelConfig) -> Expectation | None:
         detail_channels=sizes.detail_channels,
         mirrored=sizes.mirrored,
     )
+
+
+def _spread(config: ModelConfig) -> Spread | None:
+    if config.spread_channels == 0 or config.expectation is None:
+        return None
+    return Spread(config.spread_channels, vector_channels=config.expectation.vector_channels)
 
 
 def _expert_levels(config: ModelConfig) -> ExpertLevels | None:

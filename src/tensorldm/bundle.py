@@ -40,6 +40,7 @@ TRAINING_ONLY: Final = (".counts", ".sums", ".updates")
 TRAINED_BY: Final = {
     "expectation": (0,),
     "autoencoder": (1, 2, 3),
+    "spread": (1, 2),
     "unet": (4, 5),
     "experts": (4, 5),
     "expert_levels": (4, 5),

@@ -29,6 +29,7 @@ from tensorldm.networks.expectation import Expectation, expectation_inputs
 from tensorldm.networks.expert_levels import DecoderCondition, ExpertLevels
 from tensorldm.networks.experts import Experts, Gates
 from tensorldm.networks.layers import Condition
+from tensorldm.networks.spread import Spread
 from tensorldm.networks.unet import DenoiseCondition, UNet
 from tensorldm.shapes import Components, Dwi, Latents, Masks
 
@@ -61,18 +62,20 @@ class TensorLDM(nn.Module):
         prediction: Prediction = "noise",
         expectation: Expectation | None = None,
         expert_levels: ExpertLevels | None = None,
+        spread: Spread | None = None,
+        decodes_codes: bool = True,
     ) -> None:
         """``component_scales`` are mm²/s for one network unit, component by component.
 
-        With ``expert_levels`` the decoders can be switched to Φ^d.
+        With ``expert_levels`` the decoders can be switched to Φ^d. ``decodes_codes``: whether ``decode`` quantises.
         """
         super().__init__()
         self.autoencoder, self.unet, self.experts = autoencoder, unet, experts
-        self.expectation, self.expert_levels = expectation, expert_levels
+        self.expectation, self.spread, self.expert_levels = expectation, spread, expert_levels
         self.decoder_reads: DecoderCondition = "anatomy"
         self.schedule, self.prediction = schedule, prediction
         self.component_scales = tuple(component_scales)
-        self.latent_channels = latent_channels
+        self.latent_channels, self.decodes_codes = latent_channels, decodes_codes
         self.compression = autoencoder.decoder.patch * 2 ** (len(autoencoder.conditioner.channels) - 1)
         self.register_buffer("latent_mean", torch.zeros(len(GROUPS), latent_channels))
         self.register_buffer("latent_spread", torch.ones(len(GROUPS), latent_channels))
@@ -134,15 +137,18 @@ class TensorLDM(nn.Module):
             plain: ScanFeatures = conditioner(dwi, bvals, directions=directions)
             return plain
         solved, adc = self._solve(dwi, bvals, directions, inside)
-        expected = None
+        expected = spread = None
         if self.expectation is not None:
             known = expectation_inputs(
                 dwi, bvals, solved=solved, mask=inside, centre=_centre(centre, mask), voxel_size=voxel_size
             )
             expected = self.expectation(known, bvals, directions=directions) * inside[:, None]
+            if self.spread is not None:
+                vector = self.expectation.embedding(bvals, directions)
+                spread = self.spread(known, expected, mask=inside, vector=vector)
             solved = torch.cat([solved, expected.to(solved)], dim=1)
         features: ScanFeatures = conditioner(dwi, bvals, directions=directions, analytic=solved, adc=adc)
-        return replace(features, expected=expected)
+        return replace(features, expected=expected, spread=spread)
 
     def expect(
         self,
@@ -170,11 +176,16 @@ class TensorLDM(nn.Module):
         return self.normalise(self.autoencoder.encode(self._pad(components), features))
 
     def decode(self, latents: Latents, features: ScanFeatures, *, size: Size) -> Float[Tensor, "b 6 _ _ _"]:
-        """Components of a volume of this size, from normalised latents, which are quantised first."""
-        quantized = self.autoencoder.quantize(self.denormalise(latents)).latents
+        """Components of a volume of this size, from normalised latents, quantised first unless the settings say not.
+
+        Decoders that learned from codes read what lies between them too [choice: decoded-latents].
+        """
+        decodable = self.denormalise(latents)
+        if self.decodes_codes:
+            decodable = self.autoencoder.quantize(decodable).latents
         x, y, z = size
         condition = self.decoder_condition(features)
-        return self.autoencoder.decode(quantized, features, condition=condition)[..., :x, :y, :z]
+        return self.autoencoder.decode(decodable, features, condition=condition)[..., :x, :y, :z]
 
     def normalise(self, latents: Latents) -> Latents:
         """From the encoders' units to those that are diffused."""

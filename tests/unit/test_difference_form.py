@@ -8,6 +8,7 @@ import torch
 from tensorldm.build import build_model
 from tensorldm.config.reading import read_config
 from tensorldm.config.run import RunConfig
+from tensorldm.errors import ConfigError
 from tensorldm.model import TensorLDM
 
 EXPECTING = (
@@ -72,3 +73,60 @@ def test_what_is_decoded_is_added_to_the_expectation(model, scan, generator):
     assert float(difference.std()) > 1e-2
     x, y, z = SIZE
     torch.testing.assert_close(whole, difference + features.expected[..., :x, :y, :z])
+
+
+SPREADING = (*EXPECTING, "model.spread_channels=4")
+
+
+@pytest.fixture
+def spreading(generator) -> TensorLDM:
+    model = build_model(read_config(RunConfig, "smoke", SPREADING).model, 1).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+@torch.no_grad()
+def test_the_spread_is_of_the_brain_alone(spreading, scan):
+    spread, (x, y, z) = spreading.scan_features(**scan).spread, SIZE
+    inside = scan["mask"][:, None].expand(-1, 6, -1, -1, -1)
+    assert float(spread[..., :x, :y, :z][inside].std()) > 1e-3
+    assert float(spread.min()) > 0
+    assert torch.equal(spread[..., :x, :y, :z][~inside], torch.ones(int((~inside).sum())))
+
+
+@torch.no_grad()
+def test_latents_count_the_difference_in_units_of_the_spread(spreading, scan, generator):
+    features, (x, y, z) = spreading.scan_features(**scan), SIZE
+    relative = torch.randn(features.expected.shape, generator=generator)
+    components = features.expected + features.spread * relative
+    plain = spreading.autoencoder.encode(relative)
+    torch.testing.assert_close(spreading.autoencoder.encode(components, features), plain, atol=1e-5, rtol=1e-4)
+    latents = torch.randn(spreading.latent_shape(1, SIZE), generator=generator)
+    whole = spreading.decode(latents, features, size=SIZE)
+    relative = spreading.decode(latents, replace(features, expected=None), size=SIZE)
+    by_hand = (features.expected[..., :x, :y, :z] + features.spread[..., :x, :y, :z] * relative).float()
+    torch.testing.assert_close(whole, by_hand)
+    assert float(relative.std()) > 1e-2
+
+
+@torch.no_grad()
+def test_latents_are_decoded_as_codes_or_as_they_are(scan, generator):
+    forms = {
+        form: build_model(read_config(RunConfig, "smoke", (f"model.decodes={form}",)).model, 1).eval()
+        for form in ("codes", "latents")
+    }
+    for model in forms.values():
+        model.latent_spread.fill_(0.5)
+    features = forms["codes"].scan_features(**scan)
+    latents = torch.randn(forms["codes"].latent_shape(1, SIZE), generator=generator)
+    codes = forms["codes"].normalise(forms["codes"].autoencoder.quantize(0.5 * latents).latents)
+    found = {form: model.decode(latents, features, size=SIZE) for form, model in forms.items()}
+    assert float((found["codes"] - found["latents"]).abs().max()) > 1e-3
+    torch.testing.assert_close(forms["latents"].decode(codes, features, size=SIZE), found["codes"])
+
+
+def test_a_spread_needs_an_expectation():
+    with pytest.raises(ConfigError, match="spread_channels is of differences from an expectation"):
+        read_config(RunConfig, "smoke", ("model.spread_channels=4",))

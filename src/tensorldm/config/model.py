@@ -109,14 +109,27 @@ class ModelConfig(Strict):
         default="anatomy",
         description="what the decoders read: the anatomy, fused; or from Stage 4 on the experts' mixture, moe",
     )
+    decodes: Literal["codes", "latents"] = Field(
+        default="codes",
+        description="what is decoded of a sample: the codes nearest to its latents (the paper), or these as they are",
+    )
     expectation: ExpectationConfig | None = Field(
         default=None, description="regress the mean first and diffuse the rest; null is the paper's form"
+    )
+
+    spread_channels: int = Field(
+        default=0,
+        ge=0,
+        description="width of what tells how far tensors lie from the expectation, which latents are relative to; "
+        "0 for none",
     )
 
     @model_validator(mode="after")
     def _expectation_reads_gradients(self) -> "ModelConfig":
         if self.expectation is not None and self.autoencoder.conditioner == "paper":
             raise ValueError("an expectation is told its gradients, so it needs the directional conditioner")
+        if self.spread_channels and self.expectation is None:
+            raise ValueError("spread_channels is of differences from an expectation, and there is none")
         return self
 
 

@@ -62,8 +62,8 @@ class Autoencoder(nn.Module):
 
     def encode(self, components: Components, features: ScanFeatures | None = None) -> Float[Tensor, "b 6 _ _ _ _"]:
         """Latents before quantisation, in the encoders' own units: of the difference from what ``features`` expect."""
-        if features is not None and features.expected is not None:
-            components = components - features.expected.to(components.dtype)
+        if features is not None:
+            components = features.difference(components)
         parts = [
             encoder(components[:, group[0] : group[-1] + 1])
             for encoder, group in zip(self.encoders, GROUPS, strict=True)
@@ -87,8 +87,8 @@ class Autoencoder(nn.Module):
         self, quantized: Latents, features: ScanFeatures, *, condition: Sequence[Condition]
     ) -> Float[Tensor, "b 6 _ _ _"]:
         """Components in network units, from latents made of codes; ``condition`` is what the decoders read."""
-        components: Tensor = self.decoder(quantized, condition)
-        return components if features.expected is None else components + features.expected
+        decoded: Tensor = self.decoder(quantized, condition)
+        return features.undo_difference(decoded)
 
     def forward(
         self,

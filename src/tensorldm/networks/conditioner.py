@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from tensorldm.networks.film import ResidualBlock
 from tensorldm.networks.layers import AnyStack, Conv, Downsample, Vectors, average_pool, fold_patches
-from tensorldm.shapes import Dwi
+from tensorldm.shapes import Components, Dwi
 
 BValues = Float[Tensor, "b c"]
 Gradients = Float[Tensor, "b c 3"]
@@ -37,6 +37,21 @@ class ScanFeatures:
     """γ_c, the embedding of each volume's b and direction; without entries where the form does not read them."""
     expected: Float[Tensor, "b 6 _ _ _"] | None = None
     """The tensor that is expected of the scan, in network units: what latents are the difference from."""
+    spread: Float[Tensor, "b 6 _ _ _"] | None = None
+    """How far tensors lie from it, in network units: what latents count the difference in."""
+
+    def difference(self, components: Components) -> Components:
+        """What is encoded: the difference from the expectation, in units of the spread, which no such use moves."""
+        if self.expected is None:
+            return components
+        difference = components - self.expected.to(components.dtype)
+        return difference if self.spread is None else difference / self.spread.detach().to(components.dtype)
+
+    def undo_difference(self, decoded: Components) -> Components:
+        """The components of which ``decoded`` is the difference."""
+        if self.expected is None:
+            return decoded
+        return (decoded if self.spread is None else decoded * self.spread.detach()) + self.expected
 
 
 def pool_levels(levels: Sequence[AnyStack]) -> AnyStack:

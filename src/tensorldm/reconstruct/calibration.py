@@ -112,6 +112,8 @@ def judge(samples: Float[Tensor, "k v 6"], *truths: Float[Tensor, "v 6"]) -> tup
     """What the samples say, against each of the truths; all on one device."""
     if len(samples) < 2:
         raise DataError("One sample of a subject has no spread to compare its error with. Draw two or more.")
+    if not bool(samples.isfinite().all()):
+        raise DataError("A subject's samples are not all numbers. Look at the scan and at the model's training.")
     summary = summarise(samples, LEVEL)
     mean_fa, mean_md, fa_half, md_half, cone = (
         _array(values)

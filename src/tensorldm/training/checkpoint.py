@@ -94,3 +94,12 @@ def load_optimizer_tensors(optimizer: Optimizer, names: list[str], *, tensors: d
         name, _, key = path.rpartition("/")
         state.setdefault(positions[name], {})[key] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    for parameter, known in optimizer.state.items():
+        known.update({key: _laid_out_like(parameter, value) for key, value in known.items()})
+
+
+def _laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
+    """In the parameter's own order in memory (channels-last, say), which a fused step asks for and no file keeps."""
+    if value.shape != parameter.shape or value.stride() == parameter.stride():
+        return value
+    return torch.empty_like(parameter, dtype=value.dtype).copy_(value)

@@ -48,16 +48,20 @@ class Encoded:
         features = self.model.scan_features(**batch.scan)
         latents = self.model.encode(self.scaling.scale(batch.components), features).float()
         # Φ_X is by far the largest part, and nothing of Phase II reads it. Φ^d is not kept: the experts learn.
-        expected = features.expected if self.keeps_expected else None
-        return latents, ScanFeatures((), features.pooled, gradients=features.gradients, expected=expected)
+        expected, spread = (features.expected, features.spread) if self.keeps_expected else (None, None)
+        return latents, ScanFeatures(
+            (), features.pooled, gradients=features.gradients, expected=expected, spread=spread
+        )
 
 
 def _join(parts: Sequence[LatentsAndFeatures]) -> LatentsAndFeatures:
     expected = [features.expected for _, features in parts if features.expected is not None]
+    spread = [features.spread for _, features in parts if features.spread is not None]
     features = ScanFeatures(
         (),
         torch.cat([features.pooled for _, features in parts]),
         gradients=torch.cat([features.gradients for _, features in parts]),
         expected=torch.cat(expected) if expected else None,
+        spread=torch.cat(spread) if spread else None,
     )
     return torch.cat([latents for latents, _ in parts]), features

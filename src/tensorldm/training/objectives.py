@@ -20,6 +20,7 @@ from tensorldm.dti.logarithm import log_continued
 from tensorldm.dti.packing import frobenius
 from tensorldm.model import TensorLDM
 from tensorldm.networks.conditioner import ScanFeatures
+from tensorldm.networks.spread import surprise
 from tensorldm.rng import generator
 from tensorldm.shapes import Components, Latents, Masks
 from tensorldm.training.encoded import Encoded
@@ -58,7 +59,13 @@ class ExpectationObjective(nn.Module):
 
 
 class ReconstructionObjective(nn.Module):
-    """Stages 1 and 2: E4 and the commitment to the codebook. With ``lem_weight`` Stage 3: E5."""
+    """Stages 1 and 2: E4 and the commitment to the codebook. With ``lem_weight`` Stage 3: E5.
+
+    Where the model has a spread, its own likelihood besides; nothing else hears of that.
+    """
+
+    SPREAD_WEIGHT = 0.1
+    """So that its gradient is no larger than the others' when their norm is clipped together."""
 
     def __init__(self, model: TensorLDM, *, scaling: TensorScaling, lem_weight: float = 0.0) -> None:
         super().__init__()
@@ -83,6 +90,12 @@ class ReconstructionObjective(nn.Module):
             "perplexity_diagonal": result.perplexity[0],
             "perplexity_off_diagonal": result.perplexity[1],
         }
+        if features.spread is not None and features.spread.requires_grad:
+            assert features.expected is not None
+            difference = (target - features.expected).detach()
+            surprised = surprise(difference, features.spread, mask=batch.mask).mean()
+            loss = loss + self.SPREAD_WEIGHT * surprised
+            logs["surprise"] = surprised.detach()
         if self.lem_weight:
             distance = log_distance(
                 self.scaling.unscale(decoded), batch.components.to(decoded.dtype), mask=batch.mask

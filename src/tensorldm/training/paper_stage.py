@@ -8,7 +8,8 @@ from torch import Tensor
 
 from tensorldm.batch import Batch
 from tensorldm.build import build_model, build_scaling
-from tensorldm.bundle import Card, load_bundle, read_info, write_bundle
+from tensorldm.bundle import BundleInfo, Card, load_bundle, read_info, write_bundle
+from tensorldm.config.model import ModelConfig
 from tensorldm.config.run import RunConfig
 from tensorldm.config.training import Box
 from tensorldm.errors import ConfigError
@@ -119,10 +120,7 @@ class PaperMethod:
     def check_start(self, folder: Path, config: RunConfig) -> str:
         """The weights' hash; the bundle must be of this size and form."""
         info = read_info(folder)
-        if info.model != config.model:
-            raise ConfigError(
-                f"{folder}: a model of another size or form than the configuration's. Use the one it was made with."
-            )
+        check_form(folder, info, config.model)
         return info.weights_sha256
 
 
@@ -134,8 +132,20 @@ def starting_model(config: RunConfig, start: Path | None) -> tuple[TensorLDM, Jo
     if start is None:
         return build_model(config.model, config.seed), ("off", "off"), Card()
     model, info = load_bundle(start)
+    check_form(start, info, config.model)
     if info.model != config.model:
-        raise ConfigError(
-            f"{start}: a model of another size or form than the configuration's. Use the one it was made with."
-        )
+        expectation, model = model.expectation, build_model(config.model, config.seed)
+        assert expectation is not None
+        assert model.expectation is not None
+        model.expectation.load_state_dict(expectation.state_dict())
     return model.train(), (info.decoder_joint, info.unet_joint), info.card
+
+
+def check_form(folder: Path, info: BundleInfo, wanted: ModelConfig) -> None:
+    """Refuse a start of another form. Of a bundle that knows Stage 0 alone, only what Stage 0 trains counts."""
+    found, only_expects = info.model, info.card.stages == (0,) and wanted.expectation is not None
+    same_start = (found.expectation, found.scaling) == (wanted.expectation, wanted.scaling)
+    if found != wanted and not (only_expects and same_start):
+        raise ConfigError(
+            f"{folder}: a model of another size or form than the configuration's. Use the one it was made with."
+        )

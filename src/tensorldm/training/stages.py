@@ -89,7 +89,7 @@ def _denoise_jointly(model: TensorLDM, config: RunConfig, stage: int) -> nn.Modu
 
 
 EXPECTATION = r"^expectation\."
-AUTOENCODER = r"^autoencoder\."
+AUTOENCODER = r"^(autoencoder|spread)\."
 NOT_JOINT = rf"{JOINT_ONLY}|\.fusion\."
 JOINT_REFINEMENT = r"^autoencoder\.decoder\.(levels\.\d+\.attention\.|fusion\.|end\.|norm\.|head\.)"
 DECODER_FILM = r"^autoencoder\.decoder\..*\.film\.|^expert_levels\."

@@ -151,3 +151,10 @@ def test_what_cannot_be_calibrated_is_refused_with_a_reason(generator):
     sphere = torch.tensor([1e-3] * 3 + [0.0] * 3, dtype=torch.float64).expand(50, 6)
     with pytest.raises(DataError, match="true FA above"):
         measure_coverage(judge(samples, sphere))
+
+
+def test_samples_that_are_no_numbers_are_refused(generator):
+    samples = torch.randn(3, 5, 6, generator=generator)
+    samples[1, 2, 3] = float("nan")
+    with pytest.raises(DataError, match="not all numbers"):
+        judge(samples, samples[0])

@@ -1,6 +1,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.optim import Adam
 
 from tensorldm.errors import DataError
 from tensorldm.training.checkpoint import (
@@ -81,3 +82,23 @@ def test_an_optimiser_goes_on_bit_for_bit_from_its_named_memory(kind):
     load_optimizer_tensors(other, names, tensors=memory)
     step(resumed, other, -2.0)
     assert all(torch.equal(a, b) for a, b in zip(network.parameters(), resumed.parameters(), strict=True))
+
+
+def test_memory_is_laid_out_like_its_parameter():
+    """A fused step refuses anything else, and a file keeps no order in memory."""
+
+    def parts():
+        torch.manual_seed(0)
+        network = nn.Conv3d(3, 4, 3).to(memory_format=torch.channels_last_3d)
+        return network, Adam(network.parameters())
+
+    (network, optimizer), names = parts(), ["weight", "bias"]
+    network(torch.ones(1, 3, 4, 4, 4)).square().sum().backward()
+    optimizer.step()
+    memory = {name: value.contiguous().clone() for name, value in optimizer_tensors(optimizer, names).items()}
+    resumed, other = parts()
+    load_optimizer_tensors(other, names, tensors=memory)
+    known = other.state[resumed.weight]
+    assert not resumed.weight.is_contiguous()
+    assert known["exp_avg"].stride() == known["exp_avg_sq"].stride() == resumed.weight.stride()
+    assert torch.equal(known["exp_avg"], optimizer.state[network.weight]["exp_avg"])

@@ -17,13 +17,15 @@ from tensorldm.training.paper_stage import PaperStage
 from tensorldm.training.stages import STAGES, make_optimizer, set_trainable, settings_of, switch_decoders
 from tensorldm.training.streams import join, split
 
+EXPECTING = (
+    "model.expectation={channels: [8, 8], blocks: [1, 1], vector_channels: 8}",
+    "stages.0={steps: 1, box: [16, 16, 16]}",
+)
 FORMS = {
     "paper": ("model.autoencoder.conditioner=paper",),
     "directional": (),
-    "expecting": (
-        "model.expectation={channels: [8, 8], blocks: [1, 1], vector_channels: 8}",
-        "stages.0={steps: 1, box: [16, 16, 16]}",
-    ),
+    "expecting": EXPECTING,
+    "spreading": (*EXPECTING, "model.spread_channels=4"),
 }
 
 
@@ -54,7 +56,9 @@ def _by_hand(model: TensorLDM, config: RunConfig, batch: Batch) -> float:
     """E4 of the nearest codes decoded with every level's FiLM reading the experts' mixture, mean over subjects."""
     target = build_scaling(config.model).scale(batch.components)
     features = model.scan_features(**batch.scan)
-    differences = target if features.expected is None else target - features.expected
+    expected = 0.0 if features.expected is None else features.expected
+    spread = 1.0 if features.spread is None else features.spread
+    differences = (target - expected) / spread
     groups = []
     for group, encoder, quantizer in zip(
         (slice(0, 3), slice(3, 6)), model.autoencoder.encoders, model.autoencoder.quantizers, strict=True
@@ -65,9 +69,7 @@ def _by_hand(model: TensorLDM, config: RunConfig, batch: Batch) -> float:
     mixed = model.experts(features, model.unet.component_embedding.flat_vectors())
     narrow = model.expert_levels.narrow
     levels = [enlarge(each(mixed), 2 ** (len(narrow) - 1 - index)) for index, each in enumerate(narrow)]
-    decoded = model.autoencoder.decoder(torch.cat(groups, dim=1), levels)
-    if features.expected is not None:
-        decoded = decoded + features.expected
+    decoded = expected + spread * model.autoencoder.decoder(torch.cat(groups, dim=1), levels)
     inside = repeat(batch.mask, "b x y z -> b d x y z", d=6)
     errors = [(d - t)[m].abs().sum() / m[0].sum() for d, t, m in zip(decoded, target, inside, strict=True)]
     return float(torch.stack(errors).mean())

@@ -5,6 +5,7 @@ from tensorldm.build import build_model
 from tensorldm.config.reading import read_config
 from tensorldm.config.run import RunConfig
 from tensorldm.experiments.ablated import AblatedMethod
+from tensorldm.training.objectives import ReconstructionObjective
 from tensorldm.training.stages import (
     STAGES,
     attention_mode,
@@ -16,13 +17,14 @@ from tensorldm.training.stages import (
 )
 
 MOE = "model.decoder_condition=moe"
+EXPECTING = "model.expectation={channels: [8, 8], blocks: [1, 1], vector_channels: 8}"
 STAGE_0 = "stages.0={steps: 1, box: [16, 16, 16], lem_weight: 0.5}"
 MIXING = ("mix_query", "mix_key", "mix_value")
 CODEBOOK = ("codebook", "counts", "sums", "updates")
 MOVES = {
     0: ("expectation.",),
-    1: ("autoencoder.encoders.", "autoencoder.conditioner.", "autoencoder.decoder.", "autoencoder.quantizers."),
-    2: ("autoencoder.encoders.", "autoencoder.conditioner.", "autoencoder.decoder.", "autoencoder.quantizers."),
+    1: ("autoencoder.", "spread."),
+    2: ("autoencoder.", "spread."),
     3: ("autoencoder.decoder.",),
     4: ("unet.", "experts."),
     5: ("unet.",),
@@ -31,9 +33,10 @@ MOVES = {
 FORMS = {
     "paper": ("model.autoencoder.conditioner=paper",),
     "directional": (),
-    "expecting": ("model.expectation={channels: [8, 8], blocks: [1, 1], vector_channels: 8}", STAGE_0),
+    "expecting": (EXPECTING, STAGE_0),
+    "spreading": (EXPECTING, STAGE_0, "model.spread_channels=4"),
 }
-STAGES_OF_FORMS = [(form, number) for form in FORMS for number in STAGES if number or form == "expecting"]
+STAGES_OF_FORMS = [(form, number) for form, known in FORMS.items() for number in STAGES if number or STAGE_0 in known]
 MOVES_FOR_EXPERTS = {
     3: ("autoencoder.decoder.",),
     4: ("unet.", "experts.", "expert_levels.", "autoencoder.decoder.levels."),
@@ -78,6 +81,18 @@ def test_a_step_changes_what_its_stage_trains_and_not_one_other_parameter_or_buf
     assert all(name.startswith(MOVES[number]) for name in changed)
     assert len(changed & set(moving)) >= 0.9 * len(moving)
     assert bool(codebook) == (number in (1, 2))
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_spread_learns_with_the_autoencoder_from_its_own_loss_alone(number, heads, monkeypatch):
+    config = _config(*FORMS["spreading"])
+    changed, moving, _ = _one_step(config, number, heads)
+    spread = {name for name in moving if name.startswith("spread.")}
+    assert spread
+    assert spread <= changed
+    monkeypatch.setattr(ReconstructionObjective, "SPREAD_WEIGHT", 0.0)
+    changed, _, _ = _one_step(config, number, heads)
+    assert not spread & changed
 
 
 @pytest.mark.parametrize("form", FORMS)

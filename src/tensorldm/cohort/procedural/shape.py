@@ -179,8 +179,8 @@ def nuclei(points: Points) -> Distances:
 
 
 def gradient(field: Callable[[Points], Distances], points: Points) -> Points:
-    """Unit gradient of a distance at every point."""
+    """Unit gradient of a distance at every point; zero where it has none, as in the corner of two sheets."""
     with torch.enable_grad():
         places = points.detach().requires_grad_()
         (slope,) = torch.autograd.grad(field(places).sum(), places)
-    return torch.nn.functional.normalize(slope, dim=-1)
+    return torch.nn.functional.normalize(slope.nan_to_num(nan=0.0), dim=-1)
