@@ -2,8 +2,9 @@
 
     python tools/ship.py RUN/stage5/bundle --out src/tensorldm/weights --text "What a user should know."
 
-Several bundles of one model (of two ends of a training, say) are averaged, weight by weight. Intervals' factors are the
-first's; calibrate what ships, since rounding moves it a little. Refused when larger than it may be.
+With ``--until 0`` only what Stage 0 has trained: the start of another training of the later stages, in a form that may
+differ. Several bundles of one model (of two ends of a training, say) are averaged, weight by weight. Intervals'
+factors are the first's; calibrate what ships, since rounding moves it a little. Refused when larger than it may be.
 """
 
 import argparse
@@ -18,6 +19,8 @@ from tensorldm.bundle import WEIGHTS, BundleInfo, load_bundle, read_info, write_
 from tensorldm.errors import DataError, TensorldmError
 
 LARGEST_BYTES = 32_000_000
+JOINS_DECODER, JOINS_UNET = 3, 5
+"""Stages from which on a part joins the components."""
 
 
 def main() -> None:
@@ -26,9 +29,10 @@ def main() -> None:
     parser.add_argument("bundles", nargs="+", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--text", help="of the card; the first bundle's own otherwise")
+    parser.add_argument("--until", type=int, help="the last stage whose parts are kept")
     wanted = parser.parse_args()
     try:
-        info = ship(wanted.bundles, wanted.out, text=wanted.text)
+        info = ship(wanted.bundles, wanted.out, text=wanted.text, until=wanted.until)
     except TensorldmError as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(2) from None
@@ -36,21 +40,29 @@ def main() -> None:
     sys.stdout.write(f"{wanted.out}: {size / 1e6:.1f} MB, SHA-256 {info.weights_sha256}\n")
 
 
-def ship(bundles: Sequence[Path], out: Path, *, text: str | None = None) -> BundleInfo:
+def ship(bundles: Sequence[Path], out: Path, *, text: str | None = None, until: int | None = None) -> BundleInfo:
     """The mean of the bundles in half precision; ``out`` is touched only when it is small enough."""
     first = read_info(bundles[0])
     weights = mean_weights(bundles, first)
     card = first.card if text is None else first.card.model_copy(update={"text": text})
+    joint, intervals = (first.decoder_joint, first.unet_joint), first.intervals
+    if until is not None:
+        stages = tuple(stage for stage in card.stages if stage <= until)
+        if not stages:
+            raise DataError(f"{bundles[0]}: it knows the stages {list(card.stages)}, none up to {until}.")
+        card = card.model_copy(update={"stages": stages, "measures": {}})
+        joint = (joint[0] if max(stages) >= JOINS_DECODER else "off", joint[1] if max(stages) >= JOINS_UNET else "off")
+        intervals = None
 
     def write(folder: Path) -> BundleInfo:
         return write_bundle(
             folder,
             weights,
             config=first.model,
-            joint=(first.decoder_joint, first.unet_joint),
+            joint=joint,
             card=card,
             precision="float16",
-            intervals=first.intervals,
+            intervals=intervals,
         )
 
     with tempfile.TemporaryDirectory() as trial:

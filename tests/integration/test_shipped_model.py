@@ -17,12 +17,15 @@ from tensorldm.cohort.config import read_cohort
 from tensorldm.cohort.sources import open_source
 from tensorldm.cohort.stream import VirtualStream
 from tensorldm.dti.analytic import ade, minimum_norm
+from tensorldm.experiments.known_scans import CLEAN, open_split
 from tensorldm.metrics.tensors import lem, off_diagonal_lem, v1_angles
+from tensorldm.reconstruct.calibration import judge, measure_coverage
 from tensorldm.reconstruct.choice import choose
+from tensorldm.reconstruct.model_engine import load_model
 from tensorldm.reconstruct.settings import Settings
 
 SHIPPED = Path(str(files("tensorldm"))) / "weights"
-SHA256 = "28af546bb083118149e15c03f7f698f0c098ee09781b095cca2d0f9c7f0c5578"
+SHA256 = "c2726fc184fdb9ccf52007be074a878369902a136ce5c828abfbee50df162f40"
 LARGEST_BYTES = 32_000_000
 
 
@@ -50,7 +53,8 @@ def test_it_is_the_default_unless_the_environment_names_another(monkeypatch, tmp
 def test_its_card_says_what_it_was_trained_on_and_what_it_is_not_for():
     card = read_info(SHIPPED).card
     assert card.num_anatomies == 19
-    assert card.stages == (0,)
+    assert card.stages == (0, 1, 2, 3, 4)
+    assert "Stage 5 is not trained" in card.text
     assert "not for diagnosis" in card.text
 
 
@@ -78,6 +82,26 @@ def test_a_head_it_has_never_met_comes_out_better_than_by_any_closed_form():
         assert ours[0] < 0.8 * theirs[0]
         assert ours[1] < 0.83 * theirs[1]
         assert ours[2] < 0.58 * theirs[2]
+
+
+@pytest.mark.slow
+def test_its_intervals_hold_the_truth_of_a_head_it_has_never_met():
+    """A held-out procedural head, of which a clinical scan shows the middle."""
+    cohort = read_cohort(
+        "clinical", ["shape=[64, 80, 64]", "protocol.scheme.near_axes=1.0", "protocol.scheme.any_triad=0"]
+    )
+    split = open_split("cohort:procedural", "test", cohort=cohort, number=1, seed=3)
+    known = next(iter(split.scans(torch.device("cpu"))))
+    engine = load_model(SHIPPED, device=torch.device("cpu"), settings=Settings(seed=1))
+    samples = engine.estimate(known.scan)
+    assert len(samples) == engine.num_samples > 1
+    judged = judge(samples, known.truths[CLEAN])
+    covered = measure_coverage(judged, level=0.9, calibration=engine.calibration)
+    alone = measure_coverage(judged, level=0.9)
+    print(covered, alone)
+    for quantity in ("fa", "md", "v1"):
+        assert 0.8 < getattr(covered, quantity) < 0.99
+        assert getattr(alone, quantity) < 0.75, "factors that do nothing"
 
 
 @pytest.mark.real

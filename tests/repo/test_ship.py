@@ -65,3 +65,17 @@ def test_what_is_too_large_is_refused_and_the_old_one_stays(bundles, tmp_path, m
     with pytest.raises(DataError, match="may ship"):
         ship(bundles[1:], tmp_path / "out")
     assert (tmp_path / "out" / WEIGHTS).read_bytes() == before
+
+
+def test_the_parts_of_later_stages_can_be_left_out(bundles, tmp_path):
+    info = ship(bundles[:1], tmp_path / "out", until=3)
+    assert info.card.stages == (1, 2, 3)
+    assert (info.decoder_joint, info.unet_joint) == ("gated", "off")
+    assert info.intervals == IntervalFactors()
+    before, after = (load_bundle(folder)[0] for folder in (bundles[0], tmp_path / "out"))
+    for name, value in before.autoencoder.named_parameters():
+        torch.testing.assert_close(after.autoencoder.get_parameter(name), value.half().float(), rtol=0, atol=0)
+    assert (tmp_path / "out" / WEIGHTS).stat().st_size < 0.5 * (bundles[0] / WEIGHTS).stat().st_size
+    assert any(not torch.equal(a, b) for a, b in zip(before.unet.parameters(), after.unet.parameters(), strict=True))
+    with pytest.raises(DataError, match="none up to 0"):
+        ship(bundles[:1], tmp_path / "none", until=0)

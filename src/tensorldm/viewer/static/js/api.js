@@ -21,8 +21,19 @@ async function ask(path, options) {
   return checked(response);
 }
 
-export const getJson = async (path) => (await ask(path)).json();
-export const getBytes = async (path) => (await ask(path)).arrayBuffer();
+const reading = new Set();
+
+function read(answer) {
+  reading.add(answer);
+  const over = () => reading.delete(answer);
+  answer.then(over, over);
+  return answer;
+}
+
+// Once nothing is being read any more: files may then go without a reader missing them.
+export const settled = () => Promise.allSettled([...reading]);
+export const getJson = (path) => read(ask(path).then((response) => response.json()));
+export const getBytes = (path) => read(ask(path).then((response) => response.arrayBuffer()));
 export const post = async (path) => (await ask(path, { method: 'POST' })).json();
 
 export async function upload(kind, file) {

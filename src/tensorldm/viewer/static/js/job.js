@@ -1,6 +1,6 @@
 // The main job in the page: files in, checks and warnings, progress, result, zip.
 
-import { getJson, post, upload } from './api.js';
+import { getJson, post, settled, upload } from './api.js';
 import { askForFiles, kindOf } from './dropping.js';
 
 const POLL_MS = 400;
@@ -139,6 +139,7 @@ async function finish(status) {
 
 async function discard() {
   try {
+    await settled();
     listFiles((await post('api/job/discard')).files);
     reset();
     listFacts(null);
