@@ -8,7 +8,7 @@ diagonal and of the off-diagonal components:
 - carried: what decoding the reference's own latents takes away; look at it after Stage 3, before any diffusion;
 - white: what is decoded of independent Gaussian latents. Far below what the reference's own give (``own``), samples
   depend on what the diffusion has to learn; near it, they vary enough from the start;
-- drawn: how much samples vary about their mean. An ideal model's would by as much as ``own``;
+- drawn: how much samples vary about their mean. Those of an ideal model would vary by as much as ``own``;
 - mean: the squared error of the samples' mean; 1 is the expectation's own.
 """
 
