@@ -3,7 +3,8 @@
     python benchmarks/training_speed.py --config base --device cuda --stages 1-5 --seconds 20 [--compile]
 
 A step is the loop's own: accumulation, clipping, optimiser and average included. FLOPs are counted once on an eager
-step (forward and backward). With --source cohort the virtual stream feeds the steps, and its time is part of them.
+step (forward and backward). Stages 4 and 5 encode their heads in every step, unless --encoded is given: a run encodes a
+head once while it is replayed. With --source cohort the virtual stream feeds the steps, and its time is part of them.
 Stage 2 is also run eager and compiled side by side with --ratio.
 """
 
@@ -27,6 +28,7 @@ from tensorldm.training.devices import make_fabric, place
 from tensorldm.training.ema import Average
 from tensorldm.training.loop import Opened, Player, Progress, Stage, accumulate, samples_per_step, train
 from tensorldm.training.numbers import Numbers
+from tensorldm.training.objectives import DenoisingObjective
 from tensorldm.training.run import parse_stages
 from tensorldm.training.sources import open_source
 from tensorldm.training.stage_run import fuse
@@ -79,7 +81,7 @@ def random_batch(number: int, box: tuple[int, int, int], device: torch.device) -
     )
 
 
-def make_stage(config: RunConfig, number: int, *, fabric, source: str, compiled: bool) -> Stage:
+def make_stage(config: RunConfig, number: int, *, fabric, source: str, compiled: bool, encoded: bool = False) -> Stage:
     row, settings = STAGES[number], settings_of(config, number)
     model = place(build_model(config.model), fabric, config.hardware)
     before = (attention_mode(config.model.decoder_cca) if number > 3 else "off", "off")
@@ -90,7 +92,10 @@ def make_stage(config: RunConfig, number: int, *, fabric, source: str, compiled:
         fuse(optimizer)
     if compiled:
         compile_blocks(model)
-    wrapped, stepping = fabric.setup(Opened(row.objective(model, config, number)), optimizer)
+    objective = row.objective(model, config, number)
+    if encoded and isinstance(objective, DenoisingObjective):
+        objective.encoded.remember = settings.batch_size
+    wrapped, stepping = fabric.setup(Opened(objective), optimizer)
     if source == "random":
         stream = OneBatch(random_batch(settings.batch_size, settings.box, fabric.device))
     else:
@@ -100,14 +105,16 @@ def make_stage(config: RunConfig, number: int, *, fabric, source: str, compiled:
     return Stage(number, settings, model, players, Average(model, config.average), stream, seed=0)
 
 
-def measure(config: RunConfig, number: int, *, fabric, source: str, seconds: float, compiled: bool) -> dict:
+def measure(
+    config: RunConfig, number: int, *, fabric, source: str, seconds: float, compiled: bool, encoded: bool
+) -> dict:
     on_gpu = fabric.device.type == "cuda"
     if on_gpu:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     torch.compiler.reset()
-    flops = count_flops(config, number, fabric=fabric)
-    stage = make_stage(config, number, fabric=fabric, source=source, compiled=compiled)
+    flops = count_flops(config, number, fabric=fabric, encoded=encoded)
+    stage = make_stage(config, number, fabric=fabric, source=source, compiled=compiled, encoded=encoded)
     times: list[float] = []
     started = time.perf_counter()
 
@@ -125,6 +132,7 @@ def measure(config: RunConfig, number: int, *, fabric, source: str, seconds: flo
     row = {
         "stage": number,
         "compiled": compiled,
+        "encoded_before": encoded,
         "steps_per_s": 1 / per_step,
         "samples_per_s": samples_per_step(fabric, stage.settings) / per_step,
         "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if on_gpu else 0.0,
@@ -151,10 +159,13 @@ def count_waits(stage: Stage, *, fabric) -> int:
     return sum("synchroniz" in str(warning.message) for warning in found)
 
 
-def count_flops(config: RunConfig, number: int, *, fabric) -> float:
+def count_flops(config: RunConfig, number: int, *, fabric, encoded: bool) -> float:
     """FLOPs of one step: of one micro-batch, times their number."""
     settings = settings_of(config, number).model_copy(update={"accumulate": 1})
-    stage = replace(make_stage(config, number, fabric=fabric, source="random", compiled=False), settings=settings)
+    stage = make_stage(config, number, fabric=fabric, source="random", compiled=False, encoded=encoded)
+    stage = replace(stage, settings=settings)
+    if encoded:
+        accumulate(fabric, stage.players[0], stage, 0)
     with FlopCounterMode(display=False) as counter:
         accumulate(fabric, stage.players[0], stage, 0)
     return counter.get_total_flops() * settings_of(config, number).accumulate
@@ -169,6 +180,7 @@ def main() -> None:
     parser.add_argument("--source", default="random", help="random or procedural")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--ratio", action="store_true", help="run each stage eager, then compiled")
+    parser.add_argument("--encoded", action="store_true", help="Stages 4 and 5: heads that were encoded before")
     parser.add_argument("--set", action="append", default=[], dest="overrides")
     parser.add_argument("--out", type=Path)
     wanted = parser.parse_args()
@@ -176,7 +188,15 @@ def main() -> None:
     fabric = make_fabric(config.hardware.model_copy(update={"accelerator": wanted.device}))
     kinds = (False, True) if wanted.ratio else (wanted.compile,)
     rows = [
-        measure(config, number, fabric=fabric, source=wanted.source, seconds=wanted.seconds, compiled=compiled)
+        measure(
+            config,
+            number,
+            fabric=fabric,
+            source=wanted.source,
+            seconds=wanted.seconds,
+            compiled=compiled,
+            encoded=wanted.encoded,
+        )
         for number in parse_stages(wanted.stages)
         for compiled in kinds
     ]
