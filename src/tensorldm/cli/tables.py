@@ -100,8 +100,11 @@ def train(
     workers: Workers = 1,
     then_tables: Annotated[bool, typer.Option("--tables/--no-tables", help="Measure and tabulate afterwards.")] = True,
     check: Annotated[bool, typer.Option("--check", help="Look at settings and the budget; train nothing.")] = False,
+    at_once: Annotated[
+        int, typer.Option(min=1, help="Runs that train at the same time; GPUs are dealt out in turn.")
+    ] = 1,
 ) -> None:
-    """Train every model of a study that is not trained yet, one after the other, then measure and make the tables.
+    """Train every model of a study that is not trained yet, then measure and make the tables.
 
     The same command again goes on where it was stopped; what is trained or measured is kept.
     """
@@ -111,6 +114,7 @@ def train(
     from tensorldm.errors import ConfigError
     from tensorldm.experiments.config import StudyConfig
     from tensorldm.experiments.preparing_runs import check_runs
+    from tensorldm.experiments.side_by_side import train_side_by_side
     from tensorldm.experiments.training import describe_budget, train_runs
 
     changes = [*(overrides or []), *([f"training.data={data}"] if data is not None else [])]
@@ -128,9 +132,14 @@ def train(
     if check:
         return
     with ended_gently():
-        ended = train_runs(
-            study.training, out, seed=study.seed, only=only or [], accelerator=device, say=say, console=console
-        )
+        if at_once == 1:
+            ended = train_runs(
+                study.training, out, seed=study.seed, only=only or [], accelerator=device, say=say, console=console
+            )
+        else:
+            ended = train_side_by_side(
+                study.training, out, seed=study.seed, at_once=at_once, only=only or [], accelerator=device, say=say
+            )
     if any(each.end == "stopped" for each in ended):
         raise typer.Exit(STOPPED)
     if then_tables:

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import torch
 from rich.console import Console
@@ -44,6 +44,24 @@ class Ended:
     run: str
     end: End
     words: str = ""
+
+    @classmethod
+    def left_out(cls, run: str, before: str) -> "Ended":
+        """A run whose start is missing."""
+        return cls(run, "left out", f"it starts from {before}, which is not trained")
+
+    def describe(self) -> str:
+        """A line for who waits."""
+        return f"{self.run}: {self.end}" + (f" ({self.words})" if self.words else "")
+
+
+@runtime_checkable
+class Notes(Protocol):
+    """What takes note of a session: the study's log, or who writes there later."""
+
+    def add(self, run: str, event: str, **values: Any) -> None:
+        """One more line."""
+        ...
 
 
 def describe_budget(training: TrainingConfig, only: Sequence[str] = ()) -> list[str]:
@@ -76,17 +94,37 @@ def train_runs(
     ended: dict[str, Ended] = {}
     with writing_to(out / RUNS):
         for count, name in enumerate(names, start=1):
-            before = RunReference.read(training.runs[name].start).name if training.runs[name].start else name
             say(f"{name} ({count} of {len(names)}): {training.minutes(name):.3g} minutes")
-            if before in ended and ended[before].end != "trained":
-                ended[name] = Ended(name, "left out", f"it starts from {before}, which is not trained")
+            before = comes_after(name, training)
+            if before in ended and ended[before].end != TRAINED:
+                ended[name] = Ended.left_out(name, before)
             else:
-                ready = _attempt(training, name, out, seed=seed, accelerator=accelerator, console=console)
-                ended[name] = ready if isinstance(ready, Ended) else _train(ready, log, console=console)
-            say(f"{name}: {ended[name].end}" + (f" ({ended[name].words})" if ended[name].words else ""))
+                ended[name] = do_run(training, name, out, seed=seed, accelerator=accelerator, log=log, console=console)
+            say(ended[name].describe())
             if ended[name].end == "stopped":
                 break
     return list(ended.values())
+
+
+def comes_after(name: str, training: TrainingConfig) -> str | None:
+    """The run that this one starts from."""
+    start = training.runs[name].start
+    return RunReference.read(start).name if start else None
+
+
+def do_run(
+    training: TrainingConfig,
+    name: str,
+    out: Path,
+    *,
+    seed: int,
+    accelerator: str,
+    log: Notes,
+    console: Console | None = None,
+) -> Ended:
+    """One run, its learning rate chosen first; what it starts from is trained."""
+    ready = _attempt(training, name, out, seed=seed, accelerator=accelerator, console=console)
+    return ready if isinstance(ready, Ended) else _train(ready, log, console=console)
 
 
 def _attempt(
@@ -115,7 +153,7 @@ def _failed(name: str, error: Exception, folder: Path) -> Ended:
     return Ended(name, "failed", f"{type(error).__name__}, see {folder / TRACEBACK}")
 
 
-def _train(ready: Ready, log: TrainingLog, *, console: Console | None) -> Ended:
+def _train(ready: Ready, log: Notes, *, console: Console | None) -> Ended:
     """The run itself; its minutes are noted however it ends."""
     began, name = time.perf_counter(), ready.name
     try:
@@ -140,7 +178,7 @@ def _tidy(ready: Ready) -> None:
             shutil.rmtree(ready.folder / f"stage{number}" / name, ignore_errors=True)
 
 
-def _note(log: TrainingLog, ready: Ready, end: Ended, minutes: float) -> None:
+def _note(log: Notes, ready: Ready, end: Ended, minutes: float) -> None:
     known = {} if end.end != TRAINED else {"measures": ready.measures(ready.bundle)}
     log.add(
         ready.name,
