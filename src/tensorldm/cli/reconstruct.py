@@ -35,8 +35,12 @@ def reconstruct(
     grid: Annotated[str, typer.Option(help="native (the scan's own) or 2mm.")] = "native",
     convention: Annotated[str, typer.Option(help="Of the tensor: mrtrix, fsl, dipy or nifti.")] = "mrtrix",
     samples: Annotated[int | None, typer.Option(help="Samples of a model; 1 is fast and has no uncertainty.")] = None,
-    steps: Annotated[int, typer.Option(help="Sampler steps of a model.")] = 25,
+    steps: Annotated[int, typer.Option(help="Sampler steps of a model.")] = 10,
     sampler: Annotated[str, typer.Option(help="dpm++2m or ddim.")] = "dpm++2m",
+    mean: Annotated[
+        str,
+        typer.Option(help="Of the samples: arithmetic, log-euclidean, or eigenvalues (as anisotropic as they are)."),
+    ] = "arithmetic",
     seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
     spd: Annotated[str, typer.Option(help="project: positive definite everywhere; raw: as the method gives it.")] = (
         "project"
@@ -75,6 +79,7 @@ def reconstruct(
         samples=samples,
         steps=steps,
         sampler=sampler,
+        mean=mean,
         seed=seed,
         force=force,
     )

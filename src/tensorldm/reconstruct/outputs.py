@@ -36,6 +36,7 @@ EXTRA: Final[Mapping[str, Mapping[str, Any]]] = {
     "prior_sd": {**DIFFUSIVITY, "Description": "SD over the samples of the part that no measured direction sees"},
     "consistency": {**ANISOTROPY, "Description": "root mean squared residual of the input signals over the noise"},
     "spd_touched": {**ANISOTROPY, "Description": "1 where the method's own tensor was not positive definite"},
+    "fa_mean": {**ANISOTROPY, "Description": "mean of the samples' FA, the FA that is expected"},
     "fa_low": {**ANISOTROPY, "Description": "lower end of the FA interval"},
     "fa_high": {**ANISOTROPY, "Description": "upper end of the FA interval"},
     "md_low": {**DIFFUSIVITY, "Description": "lower end of the MD interval"},

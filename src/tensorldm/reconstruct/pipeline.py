@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -36,7 +36,6 @@ from tensorldm.reconstruct.settings import Settings
 from tensorldm.reconstruct.uncertainty import Calibration, MeanKind, mean_tensor, measure_spread
 from tensorldm.shapes import Image, MaskImage
 
-MEAN: MeanKind = "arithmetic"
 """Of the samples, in the tensor that is the result."""
 Tell = Callable[[str], None]
 
@@ -121,7 +120,7 @@ def complete_series(
     mask_words = guard.check_mask(prepared.brain, prepared.used.space, traits=engine.traits)
     words = [*plan.warnings, *mask_words, *prepared.words]
     with watch.part("measuring spread and consistency"):
-        packed, touched = _valid(mean_tensor(samples, MEAN), settings)
+        packed, touched = _valid(mean_tensor(samples, cast("MeanKind", settings.mean)), settings)
         maps = {
             "prior_share": prior_share(packed, scan.bvals, scan.directions),
             "spd_touched": touched.double(),
@@ -206,6 +205,7 @@ def _spread_maps(
     if spread is None:
         return {}
     return {
+        "fa_mean": spread.fa.mean,
         "fa_low": spread.fa.low,
         "fa_high": spread.fa.high,
         "md_low": spread.md.low,
@@ -242,7 +242,7 @@ def _consistency(tensor: Float[np.ndarray, "x y z 6"], way: WayOut, sigma: float
 
 def _notes(samples: Float[Tensor, "k v 6"], noise: Noise | str, settings: Settings) -> dict[str, Any]:
     known: dict[str, Any] = {
-        "Mean": MEAN if len(samples) > 1 else "single result",
+        "Mean": settings.mean if len(samples) > 1 else "single result",
         "SPD": settings.spd,
         "Grid": settings.grid,
     }

@@ -33,7 +33,7 @@ class Reconstruction:
     """Mean of the b=0 volumes that were used, in the scanner's units."""
     extra: Mapping[str, Image]
     """Maps that are no function of the tensor: ``consistency``, ``prior_share``, ``spd_touched``; from several samples
-    also ``fa_low``, ``fa_high``, ``md_low``, ``md_high``, ``v1_cone`` (degrees) and ``prior_sd``."""
+    also ``fa_mean``, ``fa_low``, ``fa_high``, ``md_low``, ``md_high``, ``v1_cone`` (degrees) and ``prior_sd``."""
     volumes: tuple[int, ...]
     """Indices of the volumes that were used, b=0 first."""
     bvals: tuple[float, ...]

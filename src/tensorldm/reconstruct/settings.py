@@ -15,6 +15,9 @@ MOST_DIRECTIONS = 12
 """That a trained model is given: the most it has met in training."""
 DEFAULT_SAMPLES = 4
 """Of a model: the fewest that give a spread worth a map; each further one costs as much as the first."""
+DEFAULT_STEPS = 10
+"""Of dpm++2m: the samples of the shipped model vary as much as after 25 (docs/training-log.md)."""
+MEANS: Final = ("arithmetic", "log-euclidean", "eigenvalues")
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,10 @@ class Settings:
     a model takes the best twelve. auto: all for a model that is told its directions, 3 for everything else."""
     samples: int | None = None
     """How many samples of a model; None is its default. Methods without randomness have one."""
-    steps: int = 25
+    steps: int = DEFAULT_STEPS
     sampler: str = "dpm++2m"
+    mean: str = "arithmetic"
+    """Which one tensor stands for the samples; of one sample it is the sample."""
     compile: str = "auto"
     """auto: on a GPU a model's step is recorded once a scan and replayed, where enough steps follow to repay it."""
     seed: int = 0
@@ -43,6 +48,7 @@ class Settings:
         _one_of("--spd", self.spd, VALIDITIES)
         _one_of("--directions", self.directions, USED_DIRECTIONS)
         _one_of("--sampler", self.sampler, tuple(SAMPLERS))
+        _one_of("--mean", self.mean, MEANS)
         _one_of("compile", self.compile, COMPILING)
         for option, value in (("--samples", self.samples), ("--steps", self.steps)):
             if value is not None and value < 1:

@@ -57,6 +57,7 @@ LAYERS: Final[Mapping[str, Layer]] = {
     layer.name: layer
     for layer in (
         Layer("fa", "FA", "Maps", high=0.9),
+        Layer("fa_mean", "FA, mean of the samples'", "Maps", high=0.9),
         _diffusivity("md", "MD", 2.0),
         Layer("colour_fa", "Colour FA", "Maps", kind=COLOUR),
         _diffusivity("ad", "AD", 2.5),
@@ -100,6 +101,7 @@ _FORMULAS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
     **{f"d{c}": partial(_component, index=index) for index, c in enumerate(COMPONENTS)},
 }
 _FILES: Final = {
+    "fa_mean": 1.0,
     "s0": 1.0,
     "v1_cone": 1.0,
     "prior_share": 1.0,

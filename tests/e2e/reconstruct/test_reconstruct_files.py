@@ -17,7 +17,7 @@ from tensorldm.imaging.tensor_files import read_provenance, read_tensor
 
 PLAIN = ["tensor", "mask", "fa", "md", "rd", "ad", "colour_fa", "v1", "v2", "v3", "l1", "l2", "l3", "s0"]
 PLAIN += ["prior_share", "spd_touched", "consistency"]
-SPREAD = ["fa_low", "fa_high", "md_low", "md_high", "v1_cone", "prior_sd"]
+SPREAD = ["fa_mean", "fa_low", "fa_high", "md_low", "md_high", "v1_cone", "prior_sd"]
 FAST = ("--steps", 2)
 
 
@@ -186,6 +186,24 @@ def test_the_same_command_gives_the_same_bytes_and_another_seed_others(hcp, tmp_
     one, again, other = (sums(tmp_path / name) for name in ("one", "again", "other"))
     assert one == again
     assert one["tensor.nii.gz"] != other["tensor.nii.gz"]
+
+
+def test_the_mean_is_the_users_choice_and_the_sidecar_names_it(hcp, tmp_path, program, bundle):
+    options = ("--model", bundle, "--samples", 3, *FAST, "--spd", "raw", "--grid", "2mm")
+    longest, said = {}, {}
+    for kind in ("arithmetic", "eigenvalues"):
+        out = tmp_path / kind
+        assert program("reconstruct", hcp, "-o", out, *options, "--mean", kind).code == 0
+        longest[kind], said[kind] = data(out / "l1.nii.gz"), json.loads((out / "tensor.json").read_text())
+    inside = data(out / "mask.nii.gz") > 0
+    assert (longest["arithmetic"] <= longest["eigenvalues"] + 1e-7).all(), "a mean is rounder than what it is a mean of"
+    assert (longest["arithmetic"] < 0.99 * longest["eigenvalues"])[inside].mean() > 0.5
+    assert {kind: words["Mean"] for kind, words in said.items()} == {kind: kind for kind in said}
+    mean, high = data(out / "fa_mean.nii.gz"), data(out / "fa_high.nii.gz")
+    assert (mean[inside] <= high[inside] + 1e-5).all()
+    refused = program("reconstruct", hcp, "-o", tmp_path / "none", *options, "--mean", "middle")
+    assert refused.code == 2
+    assert "--mean is 'middle'; give one of arithmetic, log-euclidean, eigenvalues." in " ".join(refused.err.split())
 
 
 def test_samples_give_intervals_about_their_mean_and_one_sample_none(hcp, tmp_path, program, bundle):
