@@ -222,6 +222,8 @@ def measure_all(wanted):
     noise = torch.randn(model.latent_shape(1, tuple(wanted.shape)), generator=torch.Generator().manual_seed(0))
     noise = noise.to(device)
     plain_model = random_model(wanted.config, device) if wanted.plain else None
+    if plain_model is not None and plain_model.expectation is not None:
+        plain_model.expectation.both_ways = plain_model.expectation.mirrored  # the same work, in the plain layout
     forms = ["eager"]
     if device.type == "cuda":
         forms += ["recorded", "compiled"] if wanted.compile else ["recorded"]

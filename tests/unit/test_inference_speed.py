@@ -11,13 +11,13 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ABSENT = ("dipy", "nibabel", "scipy", "pandas", "typer", "lightning_fabric", "dask", "matplotlib", "monai")
 
 
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory):
+@pytest.fixture(scope="module", params=["smoke", "base"])
+def rows(request, tmp_path_factory):
     out = tmp_path_factory.mktemp("speed") / "speed.jsonl"
     code = (
         f"import runpy, sys\nfor name in {ABSENT}: sys.modules[name] = None\n"
         f"sys.path.insert(0, {str(BENCHMARKS)!r})\n"
-        f"sys.argv = ['speed', '--config', 'smoke', '--shape', '16', '16', '24', '--steps', '3', "
+        f"sys.argv = ['speed', '--config', {request.param!r}, '--shape', '16', '16', '24', '--steps', '3', "
         f"'--default-steps', '2', '--repeats', '1', '--out', {str(out)!r}]\n"
         "runpy.run_module('inference_speed', run_name='__main__')\n"
     )
