@@ -158,6 +158,8 @@ def _finish(name: str, job: Job, log: TrainingLog, *, at_once: int) -> Ended:
         job.process.join()
         if job.process.exitcode == -signal.SIGTERM:
             return Ended(name, "stopped", "the same command goes on")
+        if job.process.exitcode == -signal.SIGKILL:
+            return Ended(name, "failed", "its process was killed; if memory ran out, give a lower --at-once")
         return Ended(name, "failed", f"its process ended with exit code {job.process.exitcode}")
     job.process.join()
     ended, lines = answer
