@@ -46,7 +46,7 @@ class Collected:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run works, and beside how many others."""
+    """Where a run works, and its share of the cores."""
 
     accelerator: str
     gpu: str | None
@@ -122,8 +122,8 @@ def _startable(waiting: Sequence[str], ended: dict[str, Ended], training: Traini
 
 
 def _place(accelerator: str, seat: int, at_once: int) -> Place:
-    gpus = os.environ.get(GPUS, "").split(",") if os.environ.get(GPUS) else None
-    gpus = gpus or [str(number) for number in range(torch.cuda.device_count())]
+    named = os.environ.get(GPUS)
+    gpus = named.split(",") if named else [str(number) for number in range(torch.cuda.device_count())]
     shared = accelerator == "cpu" or len(gpus) < 2
     return Place(accelerator, None if shared else gpus[seat % len(gpus)], max(1, cores_here() // at_once))
 

@@ -36,7 +36,6 @@ from tensorldm.reconstruct.settings import Settings
 from tensorldm.reconstruct.uncertainty import Calibration, MeanKind, mean_tensor, measure_spread
 from tensorldm.shapes import Image, MaskImage
 
-"""Of the samples, in the tensor that is the result."""
 Tell = Callable[[str], None]
 
 
