@@ -15,6 +15,16 @@ LEAST_USE = 0.01
 LatentList = Float[Tensor, "_ f"]
 
 
+def codes_as_buffer(quantizer: EMAQuantizer) -> None:
+    """Hold the codes in a buffer, under the same name: no gradient moves them, and the weights' average follows them.
+
+    MONAI holds them in a parameter without gradient, which looks frozen and yet is written at every step.
+    """
+    codes = quantizer.embedding.weight.detach().clone()
+    del quantizer.embedding.weight
+    quantizer.embedding.register_buffer("weight", codes)
+
+
 @torch.no_grad()
 def start_codes(quantizer: EMAQuantizer, latents: LatentList, generator: Generator) -> None:
     """Codes drawn from latents."""

@@ -16,7 +16,7 @@ from monai.networks.nets.diffusion_model_unet import DiffusionModelUNet
 from monai.networks.nets.vqvae import VQVAE
 from torch import Tensor
 
-from tensorldm.baselines.learned.codebook import LatentList, revive_codes, start_codes
+from tensorldm.baselines.learned.codebook import LatentList, codes_as_buffer, revive_codes, start_codes
 from tensorldm.baselines.learned.config import LDMModel
 from tensorldm.baselines.learned.denoising import denoising_error, draw_latents, draw_noise
 from tensorldm.baselines.learned.objective import Logs, Positions, RivalObjective, mean_inside
@@ -195,7 +195,7 @@ class LatentDenoising(RivalObjective):
 
 def _autoencoder(config: LDMModel, in_channels: int, out_channels: int) -> VQVAE:
     levels = len(config.encoder_channels)
-    return VQVAE(
+    coder = VQVAE(
         spatial_dims=3,
         in_channels=in_channels,
         out_channels=out_channels,
@@ -208,6 +208,8 @@ def _autoencoder(config: LDMModel, in_channels: int, out_channels: int) -> VQVAE
         embedding_dim=config.latent_channels,
         decay=CODE_DECAY,
     )
+    codes_as_buffer(coder.quantizer.quantizer)
+    return coder
 
 
 def _grouped(latents: LatentVolume) -> Float[Tensor, "b 6 _ x y z"]:

@@ -2,6 +2,9 @@ import torch
 from monai.networks.layers.vector_quantizer import EMAQuantizer
 
 from tensorldm.baselines.learned.codebook import revive_codes, start_codes
+from tensorldm.baselines.learned.runs import open_run
+from tensorldm.baselines.learned.training import starting_rival
+from tensorldm.training.ema import Average
 
 
 def _used(quantizer: EMAQuantizer, latents: torch.Tensor) -> int:
@@ -34,3 +37,25 @@ def test_dead_codes_move_to_latents_and_living_ones_stay():
     assert moved.tolist() == [index == 3 for index in range(8)]
     assert (latents == quantizer.embedding.weight[3]).all(dim=1).any()
     assert quantizer.ema_cluster_size[3] > 0.5
+
+
+def test_the_weights_average_follows_codes_that_training_writes():
+    method, settings = open_run("ldm", "smoke", ["average.decay=0.5", "average.warmup=false"])
+    rival = method.prepare(settings, 1, start=None).model
+    average = Average(rival, settings.average)
+    rival.train()
+    before = rival.tensors.quantizer.quantizer.embedding.weight.clone()
+    latents = torch.randn(2, 6, 4, 4, 4, generator=torch.Generator().manual_seed(3))
+    rival.tensors.quantize(latents)
+    average.update(0)
+    after = rival.tensors.quantizer.quantizer.embedding.weight
+    assert not torch.equal(before, after)
+    kept = average.values["tensors.quantizer.quantizer.embedding.weight"]
+    torch.testing.assert_close(kept, (before + after) / 2)
+
+
+def test_a_latent_model_has_no_parameter_that_no_gradient_moves():
+    _, settings = open_run("ldm", "smoke", [])
+    rival = starting_rival(settings, None)[0]
+    assert all(parameter.requires_grad for parameter in rival.parameters())
+    assert "tensors.quantizer.quantizer.embedding.weight" in rival.state_dict()
