@@ -184,3 +184,15 @@ def test_the_ablations_are_all_there_short_and_share_what_they_can(tmp_path):
     assert training.minutes("coupled") == pytest.approx(training.minutes("plain"))
     again = [name for name in training.runs if training.runs[name].seed == 1]
     assert again == ["full-again", "no-cca-again", "no-moe-again"]
+
+
+def test_no_ablation_is_told_by_the_mean_of_samples_that_its_variants_share_and_the_captions_say_so():
+    study = read_config(StudyConfig, "ablations")
+    told = [each for each in study.comparisons.values() if each.kind == "ablations"]
+    names = {name for each in told for name in (each.ours, *each.methods)}
+    assert len(names) > 10
+    # Of a model with an expectation that mean is the expectation, whatever its diffusion has learned.
+    assert {study.methods[name].samples for name in names} == {1}
+    assert all("single samples" in each.note for each in told)
+    equal = read_config(StudyConfig, "equal")
+    assert "its expectation" in equal.methods["tensorldm"].note
