@@ -8,8 +8,10 @@ from torch import Tensor
 
 from tensorldm.baselines.learned.catalogue import RIVALS, build_rival
 from tensorldm.baselines.learned.config import AnyModel
+from tensorldm.baselines.learned.laying import Volume
 from tensorldm.baselines.learned.rival import Rival
 from tensorldm.bundle_files import (
+    INDEX,
     BundleIndex,
     Card,
     IntervalFactors,
@@ -20,12 +22,15 @@ from tensorldm.bundle_files import (
     read_weights,
     write_files,
 )
+from tensorldm.errors import DataError
 
 
 class RivalInfo(BundleIndex):
     """What the ``bundle.json`` of a rival holds."""
 
     model: AnyModel
+    volume: Volume | None = None
+    """Sides of the volumes it was trained in, in voxels; bundles of before they were kept have none."""
 
 
 def write_rival(
@@ -45,6 +50,7 @@ def write_rival(
     info = RivalInfo(
         method=config.method,
         model=config,
+        volume=rival.volume,
         precision=precision,
         weights_sha256=sha256,
         card=card,
@@ -77,5 +83,16 @@ def restore(folder: Path, info: RivalInfo, *, seed: int = 0) -> Rival:
     }
     weights = read_weights(folder, info, wanted=wanted)
     rival = build(seed=seed)
+    rival.volume = _volume(folder, info, rival)
     rival.load_state_dict({**rival.state_dict(), **weights})
     return rival
+
+
+def _volume(folder: Path, info: RivalInfo, rival: Rival) -> Volume | None:
+    """As recorded, if the networks can halve it as often as they do."""
+    if info.volume is not None and any(side % one for side, one in zip(info.volume, rival.multiples, strict=True)):
+        raise DataError(
+            f"{folder / INDEX}: a volume of {list(info.volume)} voxels, where {info.method} needs multiples of "
+            f"{list(rival.multiples)}. Get the bundle again."
+        )
+    return info.volume

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from tensorldm.baselines.learned.laying import Volume
 from tensorldm.config.model import DiffusionConfig, ModelConfig, ScalingConfig, Widths
 from tensorldm.config.reading import Strict
 from tensorldm.config.run import RunSettings
@@ -158,6 +159,7 @@ AnyModel = Annotated[
 class RivalStage(StageConfig):
     """A stage of a rival."""
 
+    box: Volume = Field(description="sides of the volumes in voxels; whole ones are what a scan is laid into later")
     first_moment: float = Field(default=0.9, ge=0, lt=1, description="beta 1 of Adam; adversarial training has 0.5")
 
 

@@ -94,11 +94,10 @@ class Coupled(Rival):
         return rearrange(found, "b (d f) x y z -> b d f x y z", d=NUM_COMPONENTS)
 
     def estimate(self, told: Told, sampling: Sampling) -> Float[Tensor, "k 6 x y z"]:  # noqa: ARG002  never asked
-        """Nothing: its conditioner reads the scan itself, in ``reconstruct``."""
+        """Nothing: its conditioner reads the scan itself, in ``read_and_estimate``."""
         raise AssertionError("channels are for rivals that are told the scan by them")
 
-    @torch.no_grad()
-    def reconstruct(
+    def read_and_estimate(
         self,
         dwi: Dwi,
         bvals: Float[Tensor, "b c"],
@@ -109,7 +108,6 @@ class Coupled(Rival):
         sampling: Sampling,
     ) -> Float[Tensor, "k 6 x y z"]:
         """Latents from noise, one sample after another, decoded with the scan's anatomy."""
-        assert len(dwi) == 1, "one scan at a time"
         features = self.model.scan_features(dwi, bvals, directions=directions, mask=mask, voxel_size=voxel_size)
 
         def predict(stack: Float[Tensor, "k 6 f x y z"], step: int) -> Float[Tensor, "k 6 f x y z"]:
@@ -122,7 +120,7 @@ class Coupled(Rival):
             predict, noise, sampling=sampling, schedule=self.model.schedule, prediction=self.model.prediction
         )
         decoded = [self.model.decode(each[None], features, size=(x, y, z)) for each in drawn]
-        return self.scaling.unscale(torch.cat(decoded).float()) * mask[:, None]
+        return self.scaling.unscale(torch.cat(decoded).float())
 
 
 class CoupledDenoising(RivalObjective):

@@ -22,7 +22,7 @@ from tensorldm.baselines.learned.denoising import denoising_error, draw_latents,
 from tensorldm.baselines.learned.maps import maps_of, num_maps, tensor_of
 from tensorldm.baselines.learned.objective import Logs, Positions, RivalObjective
 from tensorldm.baselines.learned.rival import Goal, Rival, Sampling
-from tensorldm.baselines.learned.slices import Slices, draw_slices, take_slices
+from tensorldm.baselines.learned.slices import Slices, among_all, draw_slices, slices_with_brain, take_slices
 from tensorldm.baselines.learned.tokens import GridTransformer
 from tensorldm.baselines.learned.tokens import Positions as PositionCodes
 from tensorldm.baselines.learned.told import NUM_CHANNELS, Told
@@ -121,8 +121,9 @@ class DiffDTI(Rival):
 
     def estimate(self, told: Told, sampling: Sampling) -> Float[Tensor, "k 6 x y z"]:
         """Maps from noise, all slices of a head side by side, then E13."""
+        held, height = slices_with_brain(told.mask), told.mask.shape[-1]
         in_parts = partial(torch.split, split_size_or_sections=sampling.slices_at_once)
-        scans = in_parts(rearrange(told.channels, "1 f x y z -> z f x y"))
+        scans = in_parts(rearrange(told.channels[..., held], "1 f x y z -> z f x y"))
         known = [self.enhancement(scan) for scan in scans]
 
         def predict(stack: Float[Tensor, "k 6 m x y z"], step: int) -> Float[Tensor, "k 6 m x y z"]:
@@ -136,9 +137,9 @@ class DiffDTI(Rival):
             return _grouped(rearrange(torch.stack(found), "k z f x y -> k f x y z"))
 
         shape = (NUM_COMPONENTS, self.num_maps // NUM_COMPONENTS, *told.mask.shape[1:])
-        noise = draw_noise(sampling, shape, device=told.channels.device)
+        noise = draw_noise(sampling, shape, device=told.channels.device)[..., held]
         drawn = draw_latents(predict, noise, sampling=sampling, schedule=self.schedule, prediction=self.prediction)
-        return tensor_of(_joined(drawn))
+        return among_all(tensor_of(_joined(drawn)), held, height=height)
 
 
 class MapDenoising(RivalObjective):

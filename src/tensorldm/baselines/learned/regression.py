@@ -64,7 +64,9 @@ class RegressionNetwork(nn.Module):
 
 
 class Regression(Rival):
-    """The network by itself."""
+    """The network by itself. Its norms are those of single voxels, and it learns from patches."""
+
+    sees_surroundings = False
 
     def __init__(self, config: RegressionModel, scaling: TensorScaling) -> None:
         super().__init__(scaling)

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from tensorldm.baselines.learned.laying import Volume, behind, laid_into
 from tensorldm.baselines.learned.slices import AT_ONCE
 from tensorldm.baselines.learned.told import Told, tell
 from tensorldm.batch import Batch
@@ -49,10 +50,15 @@ class Rival(nn.Module, ABC):
     stochastic: ClassVar[bool] = False
     training_only: ClassVar[tuple[str, ...]] = ()
     """Starts of the names of state that reconstruction does not need; a bundle leaves it out."""
+    sees_surroundings: ClassVar[bool] = True
+    """Whether layers see all of a volume, as norms of groups and transformers do: then it makes a difference how much
+    background there is, and a scan is laid into a volume as large as those of training."""
 
     def __init__(self, scaling: TensorScaling) -> None:
         super().__init__()
         self.scaling = scaling
+        self.volume: Volume | None = None
+        """Sides of the volumes it is trained in, as far as known; a bundle has them beside the weights."""
 
     @property
     @abstractmethod
@@ -82,6 +88,30 @@ class Rival(nn.Module, ABC):
     ) -> Float[Tensor, "k 6 x y z"]:
         """Tensors of one scan of any size in mm²/s, zero outside the mask; one for each sample."""
         assert len(dwi) == 1, "one scan at a time"
+        volume = self.volume if self.sees_surroundings else None
+        laying = laid_into(mask, volume, self.multiples) if volume else behind(mask, self.multiples)
+        with torch.no_grad():
+            found = self.read_and_estimate(
+                laying.there(dwi),
+                bvals,
+                directions=directions,
+                mask=laying.there(mask),
+                voxel_size=voxel_size,
+                sampling=sampling,
+            )
+        return laying.back(found).float() * mask[:, None]
+
+    def read_and_estimate(
+        self,
+        dwi: Dwi,
+        bvals: Float[Tensor, "b c"],
+        *,
+        directions: Float[Tensor, "b c 3"],
+        mask: Masks,
+        voxel_size: Float[Tensor, "b 3"],
+        sampling: Sampling,
+    ) -> Float[Tensor, "k 6 x y z"]:
+        """Tensors of one scan on a grid of whole ``multiples``; outside the mask anything that is finite."""
         told = tell(
             dwi,
             bvals,
@@ -90,8 +120,4 @@ class Rival(nn.Module, ABC):
             voxel_size=voxel_size,
             component_scales=self.scaling.per_component,
         )
-        x, y, z = mask.shape[1:]
-        behind = (-side % multiple for side, multiple in zip((x, y, z), self.multiples, strict=True))
-        with torch.no_grad():
-            found = self.estimate(told.padded(*behind), sampling)
-        return found[..., :x, :y, :z].float() * mask[:, None]
+        return self.estimate(told, sampling)

@@ -6,6 +6,7 @@ Axes: b batch of heads, n slice, f channel, x y z space.
 from collections.abc import Callable, Sequence
 
 import torch
+import torch.nn.functional as F
 from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
@@ -42,3 +43,14 @@ def by_slices(
     slices = rearrange(volume, "b f x y z -> (b z) f x y")
     found = torch.cat([network(part) for part in torch.split(slices, at_once)])
     return rearrange(found, "(b z) f x y -> b f x y z", b=len(volume))
+
+
+def slices_with_brain(mask: Masks) -> slice:
+    """From the first slice of one head that holds brain to the last; all where none does."""
+    held = torch.nonzero(mask[0].any(dim=(0, 1))).flatten().tolist()
+    return slice(held[0], held[-1] + 1) if held else slice(0, mask.shape[-1])
+
+
+def among_all(values: Float[Tensor, "k f x y n"], held: slice, *, height: int) -> Float[Tensor, "k f x y z"]:
+    """Slices at their place in the volume, zeros above and below."""
+    return F.pad(values, (held.start, height - held.stop))

@@ -13,7 +13,7 @@ from tensorldm.baselines.learned.config import SuperDTIModel
 from tensorldm.baselines.learned.maps import maps_of, num_maps, tensor_of
 from tensorldm.baselines.learned.objective import Logs, Positions, RivalObjective
 from tensorldm.baselines.learned.rival import Goal, Rival, Sampling
-from tensorldm.baselines.learned.slices import by_slices, draw_slices, take_slices
+from tensorldm.baselines.learned.slices import among_all, by_slices, draw_slices, slices_with_brain, take_slices
 from tensorldm.baselines.learned.told import NUM_CHANNELS, Told
 from tensorldm.batch import Batch
 from tensorldm.config.training import StageConfig
@@ -51,8 +51,10 @@ class SuperDTI(Rival):
         return [Goal("model", MapObjective(self, seed=seed), ("network.",))]
 
     def estimate(self, told: Told, sampling: Sampling) -> Components:
-        """Maps of every slice, then E13."""
-        return tensor_of(by_slices(self.network, told.channels, at_once=sampling.slices_at_once))
+        """Maps of every slice that holds brain, then E13."""
+        held, height = slices_with_brain(told.mask), told.mask.shape[-1]
+        maps = by_slices(self.network, told.channels[..., held], at_once=sampling.slices_at_once)
+        return among_all(tensor_of(maps), held, height=height)
 
 
 class MapObjective(RivalObjective):

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from einops import rearrange, repeat
 from jaxtyping import Float
 from torch import Tensor
@@ -54,13 +53,6 @@ class Told:
     def inside(self) -> Float[Tensor, "b 1 x y z"]:
         """1 inside the mask, 0 outside."""
         return self.mask[:, None].to(self.channels)
-
-    def padded(self, x: int, y: int, z: int) -> "Told":
-        """The same with so many voxels of nothing behind each axis."""
-        if not (x or y or z):
-            return self
-        behind = (0, z, 0, y, 0, x)
-        return Told(F.pad(self.channels, behind), F.pad(self.mask, behind))
 
 
 @torch.no_grad()

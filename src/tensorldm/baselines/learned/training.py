@@ -37,6 +37,7 @@ class RivalStageWork:
         self.config, self.kind, self.outline = config, kind, row
         self.settings = config.stages[str(row.number)]
         self.model, self.card = starting_rival(config, start)
+        self.model.volume = self.validation_box
         goals = self.model.goals(row.number, settings=self.settings, seed=config.seed)
         self.parts = make_parts(self.model, goals, settings=self.settings)
 
