@@ -22,6 +22,9 @@ from tensorldm.training.schedule import is_over, rate_factor
 from tensorldm.training.streams import Stream
 
 Parameters = dict[str, nn.Parameter]
+CLOCK_STEPS = 10
+"""Between two times that a device is waited for where minutes end a stage: a host runs ahead of a GPU, and what is
+queued is work that is not done. Waiting in each step would leave the GPU idle between them."""
 
 
 @runtime_checkable
@@ -109,6 +112,8 @@ class Progress:
     """The best validation score so far; smaller is better."""
     seconds: float = 0.0
     """Spent in steps, not in validating and writing."""
+    validation_due: bool = False
+    """Somebody asked to stop while these weights were being validated."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,8 @@ class Stage:
     average: Average
     stream: Stream
     seed: int
+    clock_every: int = CLOCK_STEPS
+    """Steps; a divisor of those after which somebody reads numbers, whose waiting would else be counted for nothing."""
 
 
 Report = Callable[[int, Numbers], None]
@@ -144,17 +151,26 @@ def train(devices: Devices, stage: Stage, progress: Progress, *, after_step: Rep
         stage.average.update(progress.step)
         numbers.count(samples_per_step(devices, stage.settings))
         progress.step += 1
-        progress.seconds += _seconds_since(started, devices, stage.settings)
+        progress.seconds += _seconds_since(started, devices, stage, step=progress.step)
         after_step(progress.step, numbers)
     numbers.check()
 
 
-def _seconds_since(started: float, devices: Devices, settings: StageConfig) -> float:
+def _seconds_since(started: float, devices: Devices, stage: Stage, *, step: int) -> float:
     """The same on every process, where it decides when a stage ends."""
+    settings = stage.settings
+    if settings.minutes is not None and (step % stage.clock_every == 0 or step == settings.steps):
+        wait_for(devices.device)
     passed = time.perf_counter() - started
     if settings.minutes is None or devices.world_size == 1:
         return passed
     return float(devices.all_reduce(torch.tensor(passed, device=devices.device), reduce_op="mean"))
+
+
+def wait_for(device: torch.device) -> None:
+    """Until all that was asked of a GPU is done; a CPU has done it."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def accumulate(devices: Devices, player: Player, stage: Stage, step: int) -> Logs:

@@ -202,3 +202,29 @@ def test_with_two_players_each_moves_its_own_parameters_alone(heads):
     train(_OneProcess(), stage, Progress(), after_step=_nothing)
     assert float(pair.maker.detach()) == pytest.approx(1.0 - 0.1 * 1.0)
     assert float(pair.judge.detach()) == pytest.approx(1.0 + 0.1 * 0.9)
+
+
+def test_minutes_count_what_a_device_has_done_and_not_what_was_asked_of_it(heads, monkeypatch):
+    """The host asks for a step in 0.1 s, the device does it in 2 s: a minute holds thirty steps, not six hundred."""
+    now, queued, waits = [0.0], [0.0], []
+
+    def tick() -> float:
+        now[0] += 0.05  # looked at twice a step
+        queued[0] += 1.0 - 0.05
+        return now[0]
+
+    def wait(device: torch.device) -> None:
+        now[0], queued[0] = now[0] + max(queued[0], 0.0), 0.0
+        waits.append(device)
+
+    stage = _stage(heads, steps=1000, minutes=1.0)
+    monkeypatch.setattr(loop.time, "perf_counter", tick)
+    monkeypatch.setattr(loop, "wait_for", wait)
+    progress = Progress()
+    train(_OneProcess(), stage, progress, after_step=_nothing)
+    assert progress.step == pytest.approx(30, abs=loop.CLOCK_STEPS)
+    assert len(waits) <= progress.step / loop.CLOCK_STEPS, "not in each step"
+    waits.clear()
+    train(_OneProcess(), replace(stage, settings=stage.settings.model_copy(update={"minutes": None, "steps": 20})),
+          Progress(), after_step=_nothing)  # fmt: skip
+    assert not waits, "where no clock decides, nobody waits"
