@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 
 from tensorldm.bundle import read_info
+from tensorldm.cohort.procedural import ProceduralSource
 from tensorldm.config.reading import read_config
 from tensorldm.config.run import RunConfig
 from tensorldm.errors import ConfigError
+from tensorldm.training import validation
 from tensorldm.training.checkpoint import checkpoints
+from tensorldm.training.opened import let_go
 from tensorldm.training.run import run_training
 from tensorldm.training.runlog import RunLog, read_log
+from tensorldm.training.stage_run import StageRun
 
 STEPS = 3
 TINY = [
@@ -61,6 +65,61 @@ def test_every_stage_stopped_half_way_and_resumed_gives_bit_identical_weights(tm
         runs += 1
     assert runs == 1 + len(all_five) == 1 + len(stopped_at)
     assert _hashes(tmp_path / "broken", all_five) == _hashes(tmp_path / "unbroken", all_five)
+
+
+MOMENTS = {
+    "opening the data": (ProceduralSource, "load", 1),
+    "validating on the way": (validation, "measure", 1),
+    "validating at the end": (validation, "measure", 3),
+}
+"""What is called then, and at which of its calls the signal comes: step 2 and the end validate on two subjects."""
+VALIDATED = ("validation.subjects=2", "validation.every=2", "data.anatomies=2")
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("unbroken")
+    assert _train(out, *VALIDATED)
+    return out
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_time_limit_at_another_moment_than_a_step_is_heard_soon_and_nothing_is_lost(
+    moment, unbroken, tmp_path, monkeypatch
+):
+    let_go()  # what the process has opened
+    owner, name, fatal = MOMENTS[moment]
+    called, calls = getattr(owner, name), []
+
+    def kill_once(*args, **more):
+        calls.append(name)
+        if len(calls) == fatal:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return called(*args, **more)
+
+    monkeypatch.setattr(owner, name, kill_once)
+    assert not _train(tmp_path, *VALIDATED)
+    assert len(calls) == fatal, "the next head or subject is not begun"
+    assert _train(tmp_path, *VALIDATED)
+    assert _hashes(tmp_path) == _hashes(unbroken)
+    for kind in ("best", "bundle"):
+        ours, theirs = (read_info(run / "stage1" / kind) for run in (tmp_path, unbroken))
+        assert (ours.weights_sha256, ours.card.measures) == (theirs.weights_sha256, theirs.card.measures)
+    ours, theirs = ([r for r in read_log(run) if r["event"] == "validation"] for run in (tmp_path, unbroken))
+    assert ours == theirs
+
+
+def test_a_time_limit_between_two_stages_does_not_begin_the_next(tmp_path, monkeypatch):
+    written = StageRun._write_bundle
+
+    def kill_then(stage: StageRun, name: str, measures: dict[str, float]) -> None:
+        written(stage, name, measures)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(StageRun, "_write_bundle", kill_then)
+    assert not _train(tmp_path, stages=(1, 2))
+    assert (tmp_path / "stage1" / "bundle").is_dir()
+    assert not list((tmp_path / "stage2").glob("checkpoints/*"))
 
 
 KILLED_IN_MID_WRITE = """

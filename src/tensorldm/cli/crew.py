@@ -52,12 +52,12 @@ def progress_of(description: str, total: int | None) -> Iterator[Bar]:
 
 
 @contextmanager
-def ended_gently() -> Iterator[None]:
-    """A batch system's SIGTERM counts as Ctrl-C, so that unfinished files are cleared away.
+def ended_gently() -> Iterator[list[int]]:
+    """A batch system's SIGTERM counts as Ctrl-C, so that unfinished files are cleared away; gives the signals noted.
 
     An interrupt that Python meets in a destructor is swallowed there; then the block ends by it when its work is done.
     """
-    asked = []
+    asked: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         asked.append(number)
@@ -65,7 +65,7 @@ def ended_gently() -> Iterator[None]:
 
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
-        yield
+        yield asked
     finally:
         signal.signal(signal.SIGTERM, before)
     if asked:

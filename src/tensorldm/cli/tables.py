@@ -116,6 +116,7 @@ def train(
     from tensorldm.experiments.preparing_runs import check_runs
     from tensorldm.experiments.side_by_side import train_side_by_side
     from tensorldm.experiments.training import describe_budget, train_runs
+    from tensorldm.training.signals import stop_on_signals
 
     changes = [*(overrides or []), *([f"training.data={data}"] if data is not None else [])]
     study = read_config(StudyConfig, config, changes)
@@ -131,7 +132,7 @@ def train(
     check_runs(study.training, out, seed=study.seed, only=only or [])
     if check:
         return
-    with ended_gently():
+    with stop_on_signals() as stop:
         if at_once == 1:
             ended = train_runs(
                 study.training, out, seed=study.seed, only=only or [], accelerator=device, say=say, console=console
@@ -140,7 +141,7 @@ def train(
             ended = train_side_by_side(
                 study.training, out, seed=study.seed, at_once=at_once, only=only or [], accelerator=device, say=say
             )
-    if any(each.end == "stopped" for each in ended):
+    if any(each.end == "stopped" for each in ended) or (stop and then_tables):
         raise typer.Exit(STOPPED)
     if then_tables:
         from tensorldm.experiments.trained import without_missing
@@ -162,10 +163,16 @@ def _measure(study: "StudyConfig", out: Path, *, device: str, crew: "Crew", resu
     from tensorldm.experiments.study import run_study
     from tensorldm.reconstruct.choice import pick_device
 
-    console = Console()
-    with console.status("starting") as status, ended_gently():
-        record, where = record_run(own_arguments(), seed=study.seed), pick_device(device).type
-        remarks = run_study(study, out, device=where, record=record, tell=status.update, crew=crew)
+    console, asked = Console(), list[int]()
+    try:
+        with console.status("starting") as status, ended_gently() as asked:
+            record, where = record_run(own_arguments(), seed=study.seed), pick_device(device).type
+            remarks = run_study(study, out, device=where, record=record, tell=status.update, crew=crew)
+    except KeyboardInterrupt:
+        if not asked:
+            raise
+        console.print("Stopped; what is measured is kept, and the same command goes on.", markup=False)
+        raise typer.Exit(STOPPED) from None
     for remark in remarks:
         console.print(f"remark: {remark}", style="yellow", markup=False, highlight=False)
     make(out, results=results)

@@ -4,7 +4,7 @@ What stands at a position depends on the seed and the position alone, and what i
 again: a run that is resumed, or split over batches of another size, sees the same subjects.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import floor
 
@@ -27,7 +27,12 @@ class VirtualStream:
     """Virtual subjects by position, from anatomies held on one device."""
 
     def __init__(
-        self, anatomies: Sequence[Anatomy], settings: CohortSettings, *, device: torch.device | str = "cpu"
+        self,
+        anatomies: Sequence[Anatomy],
+        settings: CohortSettings,
+        *,
+        device: torch.device | str = "cpu",
+        between: Callable[[], None] = lambda: None,
     ) -> None:
         assert anatomies, "a stream needs at least one anatomy"
         grids = {(tuple(anatomy.s0.shape), anatomy.voxel_size) for anatomy in anatomies}
@@ -36,7 +41,11 @@ class VirtualStream:
             raise DataError(
                 f"The anatomies lie on different grids ({found}). Set shape and voxel_mm so that all agree."
             )
-        self.anatomies = tuple(refine(to_device(anatomy, device), settings.detail) for anatomy in anatomies)
+        refined = []
+        for anatomy in anatomies:
+            between()
+            refined.append(refine(to_device(anatomy, device), settings.detail))
+        self.anatomies = tuple(refined)
         self.settings = settings
         self._last: tuple[tuple[int, int], Anatomy] | None = None
         x, y, z = anatomies[0].s0.shape
@@ -51,9 +60,14 @@ class VirtualStream:
         *,
         settings: CohortSettings,
         device: torch.device | str = "cpu",
+        between: Callable[[], None] = lambda: None,
     ) -> "VirtualStream":
-        """A stream over some anatomies of a source."""
-        return cls([source.load(name, device=device) for name in names], settings, device=device)
+        """A stream over some anatomies of a source; ``between`` is called before each, and ends it by raising."""
+        loaded = []
+        for name in names:
+            between()
+            loaded.append(source.load(name, device=device))
+        return cls(loaded, settings, device=device, between=between)
 
     @property
     def num_sources(self) -> int:

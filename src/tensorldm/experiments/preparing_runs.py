@@ -22,6 +22,7 @@ from tensorldm.experiments.recipes import LARGEST_STEPS, Recipe, RunReference, T
 from tensorldm.imaging.atomic import write_json
 from tensorldm.training.method import TrainedMethod
 from tensorldm.training.run import bundle_of, check_stages, run_training
+from tensorldm.training.signals import StopRequest, stop_on_signals
 from tensorldm.training.validation import SCORE
 
 RECIPE, TRIALS, RATE, START = "recipe.json", "trials", "rate.json", "start"
@@ -146,7 +147,8 @@ def choose_rate(ready: Ready, training: TrainingConfig, *, console: Console | No
             f"{ready.name}: a learning rate is chosen on validation, and validation.subjects is 0. Set it, or leave "
             "training.rates empty."
         )
-    scores = {factor: _trial(ready, factor, training, console=console) for factor in training.rates}
+    with stop_on_signals() as stop:
+        scores = {factor: _trial(ready, factor, training, console=console, stop=stop) for factor in training.rates}
     best = min(scores, key=lambda factor: scores[factor])
     if not math.isfinite(scores[best]):
         raise TensorldmError(f"{ready.name}: no trial of a learning rate ended with a finite {SCORE}. Lower the rates.")
@@ -161,15 +163,13 @@ def _with_choice(ready: Ready, choice: Mapping[str, Any]) -> Ready:
     return replace(ready.with_rates(float(choice["factor"])), trials=dict(choice.get(SCORE, {})))
 
 
-def _trial(ready: Ready, factor: float, training: TrainingConfig, *, console: Console | None) -> float:
+def _trial(
+    ready: Ready, factor: float, training: TrainingConfig, *, console: Console | None, stop: StopRequest
+) -> float:
     """The score of a short run with its rates times a factor; infinite where it did not stay finite."""
-    shorter = _budget(ready.recipe, scale=training.time_scale * training.trial_share)
-    for number in set(ready.stages) - set(ready.recipe.minutes):
-        steps = ready.settings.stages[str(number)].steps
-        shorter.append(f"stages.{number}.steps={max(1, round(training.trial_share * steps))}")
-    trial = ready.with_rates(factor).changed(shorter, folder=ready.folder / TRIALS / f"{factor:g}")
+    trial = ready.with_rates(factor).changed(_shorter(ready, training), folder=ready.folder / TRIALS / f"{factor:g}")
     try:
-        done = trial.train(console)
+        done = not stop and trial.train(console)
     except (ConfigError, DataError):
         raise
     except TensorldmError:  # a loss that is no number: this rate is too high
@@ -177,6 +177,19 @@ def _trial(ready: Ready, factor: float, training: TrainingConfig, *, console: Co
     if not done:
         raise InterruptedError("in a trial of a learning rate; the same command goes on")
     return float(trial.measures(trial.bundle)[SCORE])
+
+
+def _shorter(ready: Ready, training: TrainingConfig) -> list[str]:
+    """A trial is the run in small: with its share of minutes or steps, and of the steps in which the rate rises."""
+    share = training.trial_share
+    changes = _budget(ready.recipe, scale=training.time_scale * share)
+    for number in ready.stages:
+        stage = ready.settings.stages[str(number)]
+        if number not in ready.recipe.minutes:
+            changes.append(f"stages.{number}.steps={max(1, round(share * stage.steps))}")
+        # Else it would end while its rate still rises, and tell nothing of how high that may be.
+        changes.append(f"stages.{number}.warmup_steps={round(share * stage.warmup_steps)}")
+    return changes
 
 
 def _budget(recipe: Recipe, *, scale: float) -> list[str]:

@@ -26,6 +26,7 @@ from tensorldm.experiments.training_log import TRAINED, TrainingLog, steps_of
 from tensorldm.reconstruct.overlap import cores_here
 from tensorldm.training.signals import stop_on_signals
 from tensorldm.work.folder import writing_to
+from tensorldm.work.processes import end_with_parent
 
 LOOK_SECONDS: Final = 0.2
 TELL_SECONDS: Final = 30.0
@@ -104,7 +105,7 @@ def train_side_by_side(
         finally:
             for job in jobs.values():
                 job.process.join()
-    return [ended.get(name, Ended(name, "stopped", "not begun")) for name in names]
+    return [ended.get(name, Ended.not_begun(name)) for name in names]
 
 
 def _leave_out(waiting: list[str], ended: dict[str, Ended], training: TrainingConfig, *, say: Say) -> None:
@@ -140,14 +141,16 @@ def _begin(training: TrainingConfig, name: str, out: Path, *, seed: int, seat: i
 def _work(training: TrainingConfig, name: str, out: Path, seed: int, place: Place, answer: Connection) -> None:
     """One run, in its own process. Ctrl-C is for the parent, which asks all runs to save their state."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
     if place.gpu is not None:
         os.environ[GPUS] = place.gpu
     torch.set_num_threads(place.threads)
     notes = Collected()
     # Bars of several runs would write over each other: the parent tells how far they are.
     quiet = Console(quiet=True)
-    ended = do_run(training, name, out, seed=seed, accelerator=place.accelerator, log=notes, console=quiet)
-    answer.send((ended, notes.lines))
+    with stop_on_signals():
+        ended = do_run(training, name, out, seed=seed, accelerator=place.accelerator, log=notes, console=quiet)
+        answer.send((ended, notes.lines))
 
 
 def _finish(name: str, job: Job, log: TrainingLog, *, at_once: int) -> Ended:

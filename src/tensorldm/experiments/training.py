@@ -29,6 +29,8 @@ from tensorldm.experiments.recipes import RUNS, RunReference, TrainingConfig, bu
 from tensorldm.experiments.record import processor_name, read_commit
 from tensorldm.experiments.training_log import TRAINED, TrainingLog, steps_of
 from tensorldm.imaging.atomic import write_text
+from tensorldm.training.opened import let_go
+from tensorldm.training.signals import stop_on_signals
 from tensorldm.work.folder import writing_to
 
 Say = Callable[[str], None]
@@ -49,6 +51,11 @@ class Ended:
     def left_out(cls, run: str, before: str) -> "Ended":
         """A run whose start is missing."""
         return cls(run, "left out", f"it starts from {before}, which is not trained")
+
+    @classmethod
+    def not_begun(cls, run: str) -> "Ended":
+        """A run whose turn did not come before somebody asked to stop."""
+        return cls(run, "stopped", "not begun")
 
     def describe(self) -> str:
         """A line for who waits."""
@@ -92,8 +99,11 @@ def train_runs(
     check_runs(training, out, seed=seed, only=only)
     names, log = training.needed(only), TrainingLog.of(out)
     ended: dict[str, Ended] = {}
-    with writing_to(out / RUNS):
+    with writing_to(out / RUNS), stop_on_signals() as stop:
         for count, name in enumerate(names, start=1):
+            if stop:  # a run that was just ending has heard it too late
+                ended[name] = Ended.not_begun(name)
+                break
             say(f"{name} ({count} of {len(names)}): {training.minutes(name):.3g} minutes")
             before = comes_after(name, training)
             if before in ended and ended[before].end != TRAINED:
@@ -103,6 +113,7 @@ def train_runs(
             say(ended[name].describe())
             if ended[name].end == "stopped":
                 break
+    let_go()
     return list(ended.values())
 
 

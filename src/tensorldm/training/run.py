@@ -10,6 +10,8 @@ RUN/stageN/bundle/              the finished stage
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -19,15 +21,15 @@ from tensorldm.config.reading import dump_config
 from tensorldm.config.run import RunSettings
 from tensorldm.errors import ConfigError
 from tensorldm.imaging.atomic import write_text
-from tensorldm.training.devices import make_fabric
+from tensorldm.training.devices import Fabric, make_fabric
 from tensorldm.training.fingerprint import check_fingerprint, fingerprint
 from tensorldm.training.loop import samples_per_step
 from tensorldm.training.method import TrainedMethod
 from tensorldm.training.paper_stage import TENSORLDM
 from tensorldm.training.runlog import RunLog
-from tensorldm.training.signals import stop_on_signals
-from tensorldm.training.sources import cohort_of, open_source
-from tensorldm.training.stage_run import Session, StageRun, StoppedError
+from tensorldm.training.signals import StoppedError, StopRequest, stop_on_signals
+from tensorldm.training.sources import Source, cohort_of, open_source
+from tensorldm.training.stage_run import Session, StageRun, leave_if_asked
 from tensorldm.training.stages import settings_of
 
 EXPECTATION = 0
@@ -52,33 +54,56 @@ def run_training(
         _prepare_folder(config, out=out, stages=stages, restart=restart)
     fabric.barrier()
     with RunLog(out, active=fabric.is_global_zero, console=console) as log, stop_on_signals() as stop:
-        waiting = [number for number in stages if not _finished(out, number)]
-        source = open_source(data, config.data, device=fabric.device) if waiting else None
-        for number in stages:
-            beginning = start_of(number, out=out, start=start, method=method)
-            now = fingerprint(
-                config,
-                number,
-                data=data,
-                cohort=cohort_of(config.data).model_dump(mode="json") if data.startswith("cohort:") else {},
-                start=method.check_start(beginning, config) if beginning else "",
-                samples_per_step=samples_per_step(fabric, settings_of(config, number)),
-            )
-            check_fingerprint(out / f"stage{number}", now, stage=number)
-            fabric.barrier()
-            if _finished(out, number):
-                log.say(f"Stage {number} is finished: {bundle_of(out, number)}")
-                continue
-            assert source is not None, "opened where a stage waits"
-            session = Session(config, fabric, source, log, stop)
-            try:
-                work = method.prepare(config, number, start=beginning)
-                StageRun(session, work, folder=out / f"stage{number}").train()
-            except StoppedError as stopped:
-                log.say(str(stopped))
-                return False
-            log.say(f"Stage {number} is finished: {bundle_of(out, number)}")
+        try:
+            _train_stages(config, data, out=out, stages=stages, start=start, method=method, at=At(fabric, log, stop))
+        except StoppedError as stopped:
+            log.say(str(stopped))
+            return False
     return True
+
+
+@dataclass(frozen=True)
+class At:
+    """Where a run works, whom it tells, and who may end it."""
+
+    fabric: Fabric
+    log: RunLog
+    stop: StopRequest
+
+
+def _train_stages(
+    config: RunSettings,
+    data: str,
+    *,
+    out: Path,
+    stages: Sequence[int],
+    start: Path | None,
+    method: TrainedMethod,
+    at: At,
+) -> None:
+    """Each stage that is not finished; ``StoppedError`` where somebody asked to end."""
+    fabric, log = at.fabric, at.log
+    source: Source | None = None
+    for number in stages:
+        beginning = start_of(number, out=out, start=start, method=method)
+        now = fingerprint(
+            config,
+            number,
+            data=data,
+            cohort=cohort_of(config.data).model_dump(mode="json") if data.startswith("cohort:") else {},
+            start=method.check_start(beginning, config) if beginning else "",
+            samples_per_step=samples_per_step(fabric, settings_of(config, number)),
+        )
+        check_fingerprint(out / f"stage{number}", now, stage=number)
+        fabric.barrier()
+        if not _finished(out, number):
+            before = partial(leave_if_asked, fabric, at.stop, where=f"before Stage {number}")
+            before()
+            source = source or open_source(data, config.data, device=fabric.device, pause=before)
+            work = method.prepare(config, number, start=beginning)
+            session = Session(config, fabric, source, log, at.stop)
+            StageRun(session, work, folder=out / f"stage{number}").train()
+        log.say(f"Stage {number} is finished: {bundle_of(out, number)}")
 
 
 def parse_stages(text: str, method: TrainedMethod = TENSORLDM) -> list[int]:

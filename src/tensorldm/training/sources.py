@@ -5,7 +5,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,18 +16,20 @@ from tensorldm.cohort.anatomy import AnatomySource
 from tensorldm.cohort.config import CohortConfig, read_cohort
 from tensorldm.cohort.sources import JOIN
 from tensorldm.cohort.sources import open_source as open_cohort
-from tensorldm.cohort.stream import VirtualStream
 from tensorldm.config.training import Box, DataConfig
 from tensorldm.data.augment import Augmentation
 from tensorldm.data.dataset import PatchStream, VolumeStream
 from tensorldm.data.store import Store
 from tensorldm.errors import DataError
 from tensorldm.rng import derive_seed
+from tensorldm.training.opened import OpenedStream, Pause, open_stream
 from tensorldm.training.streams import Ahead, Boxed, Kept, Patches, Replayed, Stream
 
 COHORT = "cohort:"
 VALIDATION_ANATOMIES = 8
 """Procedural heads that validation subjects are made from."""
+WAITING_BESIDE = 32
+"""Heads that wait beside the first window: those that validate, and those that the latents' scale is measured on."""
 
 StreamOf = Callable[[Box], Stream]
 """A stream of samples of a given box."""
@@ -46,17 +48,41 @@ class Source:
     volumes: StreamOf
     validation: StreamOf
 
-    def validation_subjects(self, number: int, *, box: Box, device: torch.device, seed: int) -> list[Batch]:
+    def validation_subjects(
+        self, number: int, *, box: Box, device: torch.device, seed: int, pause: Pause = lambda: None
+    ) -> list[Batch]:
         """The first subjects of the validation split, the same in every stage and run of this seed."""
-        stream = self.validation(box)
+        stream = pausing(self.validation, pause)(box)
         seed = derive_seed(seed, "validation")
         return [stream.batch(seed=seed, position=position, size=1).to(device) for position in range(number)]
 
+    def interrupted_by(self, pause: Pause) -> "Source":
+        """The same for work between stages, which may stop before every batch; steps stop when they are done."""
+        return replace(self, patches=pausing(self.patches, pause), volumes=pausing(self.volumes, pause))
 
-def open_source(where: str, settings: DataConfig, *, device: torch.device) -> Source:
-    """Open what ``--data`` names."""
+
+@dataclass(frozen=True)
+class Pausing:
+    """A stream that may stop before every batch."""
+
+    stream: Stream
+    pause: Pause
+
+    def batch(self, *, seed: int, position: int, size: int) -> Batch:
+        """``size`` samples from ``position`` on."""
+        self.pause()
+        return self.stream.batch(seed=seed, position=position, size=size)
+
+
+def pausing(make: StreamOf, pause: Pause) -> StreamOf:
+    """The same streams, pausing."""
+    return lambda box: Pausing(make(box), pause)
+
+
+def open_source(where: str, settings: DataConfig, *, device: torch.device, pause: Pause = lambda: None) -> Source:
+    """Open what ``--data`` names; ``pause`` is called between the pieces and may end it by raising."""
     if where.startswith(COHORT):
-        return _virtual(where, settings, device=device)
+        return _virtual(where, settings, device=device, pause=pause)
     return _stored(Path(where), settings)
 
 
@@ -73,34 +99,37 @@ def _stored(folder: Path, settings: DataConfig) -> Source:
     )
 
 
-def _virtual(where: str, settings: DataConfig, *, device: torch.device) -> Source:
-    varied = cohort_of(settings).settings
+def _virtual(where: str, settings: DataConfig, *, device: torch.device, pause: Pause) -> Source:
+    cohort = cohort_of(settings)
 
-    def stream_of(split: str) -> VirtualStream:
+    def opened(split: str) -> OpenedStream:
         source = _anatomies(where.removeprefix(COHORT), split, settings=settings)
-        return VirtualStream.from_source(source, source.names, settings=varied, device=device)
+        heads = WAITING_BESIDE + (settings.replay_window if split == "train" else 0)
+        return open_stream(
+            source, where=where.removeprefix(COHORT), cohort=cohort, device=device, heads=heads, pause=pause
+        )
 
-    stream = stream_of("train")
+    stream = opened("train")
     return Source(
         description=(
-            f"{_without_folders(where)}, {stream.num_sources} anatomies, "
+            f"{_without_folders(where)}, {stream.made.num_sources} anatomies, "
             f"{settings.subjects or 'endless'} virtual subjects"
         ),
-        num_anatomies=stream.num_sources,
+        num_anatomies=stream.made.num_sources,
         repeating=settings.subjects or (settings.replay_window if settings.replays > 1 else 0),
         patches=lambda box: Patches(_heard_again(stream, settings, times=settings.patches_per_subject), box),
         volumes=lambda box: Boxed(_heard_again(stream, settings, times=settings.replays), box),
-        validation=lambda box: Boxed(stream_of("validation"), box),
+        validation=lambda box: Boxed(opened("validation").waiting, box),
     )
 
 
-def _heard_again(stream: Stream, settings: DataConfig, *, times: int) -> Stream:
+def _heard_again(stream: OpenedStream, settings: DataConfig, *, times: int) -> Stream:
     """A stream whose subjects come again: a fixed number of them always, those of an endless one ``times`` times."""
     if settings.subjects:
-        return Kept(stream, settings.subjects, settings.cache_gib)
+        return Kept(stream.waiting, settings.subjects, settings.cache_gib)
     if times > 1:
-        return Replayed(stream, times, window=settings.replay_window, group=settings.replay_group)
-    return stream
+        return Replayed(stream.waiting, times, window=settings.replay_window, group=settings.replay_group)
+    return stream.made
 
 
 def cohort_of(settings: DataConfig) -> CohortConfig:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import gcd
 from pathlib import Path
 
 import torch
@@ -22,20 +23,16 @@ from tensorldm.training.checkpoint import (
 from tensorldm.training.compiling import compile_blocks, compile_objective
 from tensorldm.training.devices import Fabric, place
 from tensorldm.training.ema import Average
-from tensorldm.training.loop import Opened, Player, Progress, Stage, held_still, train
+from tensorldm.training.loop import CLOCK_STEPS, Opened, Player, Progress, Stage, held_still, train
 from tensorldm.training.method import Part, StageWork
 from tensorldm.training.numbers import Numbers
 from tensorldm.training.runlog import RunLog
 from tensorldm.training.schedule import expected_steps, is_over
-from tensorldm.training.signals import StopRequest
+from tensorldm.training.signals import StoppedError, StopRequest
 from tensorldm.training.sources import Source
 from tensorldm.training.stages import settings_of
 from tensorldm.training.streams import Stream
 from tensorldm.training.validation import SCORE, colour_fa_picture, validate
-
-
-class StoppedError(Exception):
-    """Somebody asked the run to end; what there is has been written down."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +44,19 @@ class Session:
     source: Source
     log: RunLog
     stop: StopRequest
+
+
+def leave_if_asked(fabric: Fabric, stop: StopRequest, *, where: str) -> None:
+    """End here, where all there is has been written down.
+
+    A signal may reach only one of several processes: each of them comes by, and all leave together.
+    """
+    asked = bool(stop)
+    if fabric.world_size > 1:
+        answer = torch.tensor(float(asked), device=fabric.device)
+        asked = bool(fabric.all_reduce(answer, reduce_op="sum") > 0)
+    if asked:
+        raise StoppedError(f"Stopped by {stop.name or 'another process'} {where}; the same command goes on from here.")
 
 
 class StageRun:
@@ -79,6 +89,7 @@ class StageRun:
             average=self.average,
             stream=stream if len(work.parts) == 1 else Again(stream, self.settings.accumulate),
             seed=config.seed,
+            clock_every=gcd(CLOCK_STEPS, config.keep.log_every, config.keep.every, config.validation.every),
         )
         self.held_out: list[Batch] = []
 
@@ -92,7 +103,10 @@ class StageRun:
                 box=self.work.validation_box,
                 device=self.session.fabric.device,
                 seed=self.session.config.seed,
+                pause=self._pause,
             )
+            if self.progress.validation_due:
+                self._validate()
         train(self.session.fabric, self.stage, self.progress, after_step=self._after_step)
         measures = self._validate() if self.held_out else {}
         self._write_bundle("bundle", measures)
@@ -103,38 +117,38 @@ class StageRun:
         last = is_over(self.settings, step, seconds=self.progress.seconds)
         if step % config.keep.log_every == 0 or last:
             log.record("train", stage=self.number, step=step, **numbers.read())
-        if self.held_out and step % config.validation.every == 0 and not last:
-            numbers.check()
-            self._validate()
-        stop = self._stop_asked()
-        if step % config.keep.every == 0 or last or stop:
+        stopped: StoppedError | None = None
+        try:
+            self._pause()
+            if self.held_out and step % config.validation.every == 0 and not last:
+                numbers.check()
+                self._validate()
+        except StoppedError as asked:
+            stopped = asked
+            # Whoever goes on validates first: the best weights are those that they would have been.
+            self.progress.validation_due = bool(self.held_out) and step % config.validation.every == 0 and not last
+        if step % config.keep.every == 0 or last or stopped:
             numbers.check()
             self._save()
-        if stop:
-            raise StoppedError(
-                f"Stopped by {self.session.stop.name or 'another process'} after Stage {self.number}, step {step}; "
-                "the same command goes on from here."
-            )
+        if stopped is not None:
+            raise stopped
 
-    def _stop_asked(self) -> bool:
-        """All processes stop together: a signal may reach only one of them."""
-        fabric = self.session.fabric
-        if fabric.world_size == 1:
-            return bool(self.session.stop)
-        asked = torch.tensor(float(bool(self.session.stop)), device=fabric.device)
-        return bool(fabric.all_reduce(asked, reduce_op="sum") > 0)
+    def _pause(self) -> None:
+        where = f"in Stage {self.number}, step {self.progress.step}"
+        leave_if_asked(self.session.fabric, self.session.stop, where=where)
 
     @torch.no_grad()
     def _validate(self) -> dict[str, float]:
         """Measure the averaged weights; every process does the same, so that none waits for another."""
         self.model.eval()
         with self.average.applied(), self.session.fabric.autocast():
-            measures = validate(self.work.reconstruct, self.held_out)
-            picture = colour_fa_picture(self.held_out[0], self.work.reconstruct(self.held_out[0], torch.tensor([0])))
+            measures, first = validate(self.work.reconstruct, self.held_out, pause=self._pause)
         self.model.train()
         number, step = self.number, self.progress.step
         self.session.log.record("validation", stage=number, step=step, **measures)
+        picture = colour_fa_picture(self.held_out[0], first)
         self.session.log.picture("colour FA: reference, reconstruction", picture, stage=number, step=step)
+        self.progress.validation_due = False
         if self.progress.best is None or measures[SCORE] < self.progress.best:
             self.progress.best = measures[SCORE]
             self._write_bundle("best", measures)
@@ -144,7 +158,7 @@ class StageRun:
         """Go on from the newest checkpoint, or begin: then the stage measures what it fixes once."""
         saved = read_newest(self.folder / "checkpoints")
         if saved is None:
-            self.work.begin(self.session.source, self.session.fabric.device)
+            self.work.begin(self.session.source.interrupted_by(self._pause), self.session.fabric.device)
         self.average = Average(self.model, self.session.config.average)
         if saved is None:
             return
@@ -153,7 +167,10 @@ class StageRun:
         for part in self.work.parts:
             tensors = saved.owned_by(f"optimizer/{part.name}")
             load_optimizer_tensors(part.optimizer, list(part.moving), tensors=tensors)
-        self.progress = Progress(saved.step, saved.numbers["best"], saved.numbers.get("seconds", 0.0))
+        known = saved.numbers
+        self.progress = Progress(
+            saved.step, known["best"], known.get("seconds", 0.0), known.get("validation_due", False)
+        )
         self.session.log.say(f"Stage {self.number} goes on from step {saved.step}.")
 
     def _save(self) -> None:
@@ -162,9 +179,9 @@ class StageRun:
             for part in self.work.parts:
                 owned[f"optimizer/{part.name}"] = optimizer_tensors(part.optimizer, list(part.moving))
             tensors = {f"{owner}/{name}": value for owner, part in owned.items() for name, value in part.items()}
-            point = Checkpoint(
-                self.progress.step, tensors, {"best": self.progress.best, "seconds": self.progress.seconds}
-            )
+            now = self.progress
+            numbers = {"best": now.best, "seconds": now.seconds, "validation_due": now.validation_due}
+            point = Checkpoint(now.step, tensors, numbers)
             write_checkpoint(self.folder / "checkpoints", point, keep=self.session.config.keep.last)
         self.session.fabric.barrier()
 

@@ -24,13 +24,21 @@ Reconstruct = Callable[[Batch, Tensor], Components]
 
 
 @torch.no_grad()
-def validate(reconstruct: Reconstruct, subjects: Sequence[Batch]) -> dict[str, float]:
-    """Mean of each measure over the subjects; each is reconstructed by itself, as a user would."""
-    rows = []
+def validate(
+    reconstruct: Reconstruct, subjects: Sequence[Batch], *, pause: Callable[[], None]
+) -> tuple[dict[str, float], Components]:
+    """Mean of each measure over the subjects, each reconstructed by itself, as a user would; and the first's tensor.
+
+    ``pause`` is called before each, and ends it by raising.
+    """
+    rows, first = [], None
     for position, subject in enumerate(subjects):
+        pause()
         prediction = reconstruct(subject, torch.tensor([position]))
+        first = prediction if first is None else first
         rows.append(measure(subject, prediction))
-    return {name: fmean(row[name] for row in rows) for name in rows[0]}
+    assert first is not None, "there is somebody to validate on"
+    return {name: fmean(row[name] for row in rows) for name in rows[0]}, first
 
 
 def measure(subject: Batch, prediction: Components) -> dict[str, float]:

@@ -16,6 +16,8 @@ T = TypeVar("T")
 THREAD_VARIABLES: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 ORDINAL: Final = "TENSORLDM_WORKER"
 """Environment variable with a worker's number, which decides its GPU."""
+PR_SET_PDEATHSIG: Final = 1
+"""Of Linux's prctl."""
 
 _one_at_a_time = threading.Lock()
 _kept: list[tuple[str, Any]] = []
@@ -30,6 +32,18 @@ def begin_worker(name: object, threads: int) -> None:
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))  # read when the numerical libraries are loaded
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(threads)
+
+
+def end_with_parent() -> None:
+    """Have this process asked to end (SIGTERM) when the one that started it is gone, however that went.
+
+    A run whose study was killed would hold its GPU, and write beside the one that goes on. Linux alone can do it.
+    """
+    parent = os.getppid()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # it went before that was heard of
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def do_alone(task: Callable[[Any], T], job: Any, *, folder: Path | None = None) -> T:

@@ -1,6 +1,8 @@
 """One command for many runs: what is missing is trained in order, what fails is noted, ablations branch off."""
 
 import json
+import os
+import signal
 
 import pytest
 import torch
@@ -148,6 +150,88 @@ def test_trials_are_shorter_by_their_share_and_a_rate_that_explodes_is_not_taken
     assert steps == [plain.steps // 4, plain.steps // 4, plain.steps]
     rate = json.loads((tmp_path / "runs" / "superdti" / "rate.json").read_text())
     assert rate == {"factor": 1.0, SCORE: {"10": None, "1": 1.0}}
+
+
+def test_the_rate_rises_in_a_trial_in_its_share_of_the_steps(fake, monkeypatch, tmp_path):
+    """A trial of seven hundredths of the time would end before a hundred steps of rising do."""
+    seen, write = [], fake()
+
+    def loop(config, data, **more):
+        seen.append((config.stages["1"].warmup_steps, config.stages["1"].minutes))
+        return write(config, data, **more)
+
+    monkeypatch.setattr(preparing_runs, "run_training", loop)
+    runs = {"superdti": {"method": "superdti", "minutes": {1: 6.0}, "changes": ["stages.1.warmup_steps=100"]}}
+    go(settings(runs=runs, rates=(1.0,), trial_share=0.07), tmp_path)
+    assert seen == [(7, pytest.approx(0.42)), (100, 6.0)]
+
+
+def test_a_signal_between_two_trials_or_runs_ends_the_study_and_the_next_call_goes_on(fake, monkeypatch, tmp_path):
+    """A trial, or a run, that is just ending hears it too late to stop: whoever would begin the next does."""
+    write, calls, fatal = fake(), [], {1, 4}
+
+    def loop(config, data, *, out, **more):
+        calls.append(out.name)
+        if len(calls) in fatal:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return write(config, data, out=out, **more)
+
+    monkeypatch.setattr(preparing_runs, "run_training", loop)
+    config = settings(runs={"a": {"method": "superdti"}, "b": {"method": "superdti"}}, rates=(0.5, 1.0))
+    assert go(config, tmp_path) == {"a": "stopped"}
+    assert calls == ["0.5"]
+    assert go(config, tmp_path) == {"a": "trained", "b": "stopped"}
+    assert calls[1:] == ["0.5", "1", "a"], "of a finished trial the loop itself does nothing again"
+    assert go(config, tmp_path) == {"a": "trained", "b": "trained"}
+
+
+@pytest.mark.parametrize("at", ["training", "measuring"])
+def test_a_signal_at_the_end_of_training_or_while_measuring_is_told_by_the_exit_code(
+    at, fake, scans, monkeypatch, tmp_path
+):
+    from tensorldm.experiments import study
+
+    def kill() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    write, measure, measured = fake(), study.measure_all, []
+
+    def loop(*args, **more):
+        if at == "training":
+            kill()
+        return write(*args, **more)
+
+    def measuring(*args, **more):
+        measured.append(at)
+        if at == "measuring":
+            kill()
+        return measure(*args, **more)
+
+    monkeypatch.setattr(preparing_runs, "run_training", loop)
+    monkeypatch.setattr(study, "measure_all", measuring)
+    words = {
+        "training": {"size": "smoke", "runs": {"a": {"method": "superdti"}}},
+        "groups": {"scans": {"scans": [str(scans[0])]}},
+        "methods": {"a": {"bundle": "run:a"}, "ade": {"analytic": "ade"}},
+        "comparisons": {"all": {"title": "all", "ours": "a", "methods": ["ade"]}},
+    }
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(words))
+    ended = CliRunner().invoke(
+        app,
+        [
+            "tables",
+            "train",
+            "--config",
+            str(tmp_path / "study.yaml"),
+            "--out",
+            str(tmp_path / "out"),
+            "--device",
+            "cpu",
+        ],
+    )
+    assert ended.exit_code == 143, ended.output
+    assert measured == ([] if at == "training" else ["measuring"])
+    assert not (tmp_path / "out" / "tables").exists()
 
 
 def test_what_a_caption_says_of_the_budget_is_what_was_spent(fake, tmp_path, monkeypatch):
