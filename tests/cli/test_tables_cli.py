@@ -86,6 +86,33 @@ def test_a_study_is_checked_without_running_it(ran, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+def test_models_that_are_not_trained_yet_are_left_out_by_name_where_that_is_asked_for(ran, tmp_path):
+    out = shutil.copytree(ran[0] / "out", tmp_path / "out")
+    (tmp_path / "study.yaml").write_text(f"{STUDY}\ntraining: {{size: smoke, runs: {{unet: {{method: unet}}}}}}\n")
+    words = ["tables", "run", "--config", tmp_path / "study.yaml", "--out", out]
+    for change in (
+        "methods.unet={bundle: 'run:unet'}",
+        "comparisons.closed.methods=[ade, ols-6, unet]",
+        "comparisons.trained={title: trained, ours: unet, methods: [ade]}",
+        "fits={fits: [ols], methods: [unet], subjects: 1}",
+        *(f"{part}={{methods: [unet]}}" for part in ("sampling", "probe", "routing")),
+        "runtime={methods: [ade, unet], devices: [cpu], repeats: 1}",
+    ):
+        words += ["--set", change]
+    with pytest.raises(DataError, match="no model there"):
+        invoke(*words, "--check")
+    checked = invoke(*words, "--partial", "--check")
+    assert "unet is left out: it is not trained yet.\n" in checked
+    assert "Comparisons: closed; further experiments: fits, runtime\n" in checked
+    said = invoke(*words, "--partial")
+    assert "unet is left out: it is not trained yet.\n" in said
+    table = (out / "tables" / "table02-components-closed-virtual.md").read_text()
+    assert "| ade |" in table
+    assert "unet" not in table
+    with pytest.raises(DataError, match="no model there"):  # the whole study is still asked for where it is
+        invoke(*words)
+
+
 def test_a_folder_without_a_study_and_a_study_with_a_wrong_word_are_refused(ran, tmp_path):
     with pytest.raises(DataError, match="there is no study"):
         invoke("tables", "make", tmp_path)

@@ -64,6 +64,9 @@ def run(
     results: Annotated[Path | None, typer.Option(help="Markdown document to put this study's section into.")] = None,
     workers: Workers = 1,
     scheduler: Scheduler = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Leave out models that are not trained yet, each by name.")
+    ] = False,
     check: Annotated[bool, typer.Option("--check", help="Look at settings and models; run nothing.")] = False,
 ) -> None:
     """Run a study from scratch: subjects, every method, every experiment, then its tables.
@@ -75,12 +78,16 @@ def run(
     from tensorldm.config.reading import read_config
     from tensorldm.experiments.config import StudyConfig
     from tensorldm.experiments.study import check_study
-    from tensorldm.experiments.trained import with_bundles
+    from tensorldm.experiments.trained import with_bundles, without_missing
     from tensorldm.work.crew import Crew
 
     crew = Crew(workers, scheduler)
     study = read_config(StudyConfig, config, overrides or [])
     console = Console()
+    if partial:
+        study, missing = without_missing(study, out)
+        for name in missing:
+            console.print(f"{name} is left out: it is not trained yet.", markup=False, highlight=False, soft_wrap=True)
     for line in check_study(with_bundles(study, out)):
         console.print(line, style="dim", markup=False, highlight=False)
     if check:

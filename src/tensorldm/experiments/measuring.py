@@ -40,6 +40,8 @@ class SubjectWork:
     remarks: list[str] = field(default_factory=list)
     failed: bool = False
     """The scan cannot be used at all; a remark says why."""
+    unmeasured: list[Planned] = field(default_factory=list)
+    """What there is a tensor of, but no figures; a remark says why."""
 
     @cached_property
     def loaded(self) -> LoadedSubject:
@@ -103,7 +105,10 @@ class SubjectWork:
 
 
 def measure_subject(work: SubjectWork, planned: Sequence[Planned], *, results: Results, keep: bool) -> None:
-    """Measure what is missing; a method that cannot be used on the scan is left out with a remark."""
+    """Measure what is missing; a method that cannot be used on the scan is left out with a remark.
+
+    A tensor without figures is not kept: the same command makes it anew.
+    """
     absent = {part.place for part in results.missing([each.part for each in planned])}
     missing = [each for each in planned if each.part.place in absent]
     if missing and not _is_usable(work):
@@ -113,10 +118,9 @@ def measure_subject(work: SubjectWork, planned: Sequence[Planned], *, results: R
         if not made or not _has_reference(work, reference):
             continue
         work.tell(f"measuring against {reference.upper() if reference != TRUTH else 'the truth'}")
-        for each, rows in zip([each for each, _ in made], _measure(work, reference, made), strict=True):
+        for each, rows in _measured(work, reference, made):
             results.write(each.part, rows)
-    if not keep:
-        _forget(work, planned)
+    _forget(work, work.unmeasured if keep else planned)
 
 
 def _is_usable(work: SubjectWork) -> bool:
@@ -140,11 +144,29 @@ def _try(work: SubjectWork, planned: Planned) -> Path | None:
 def _has_reference(work: SubjectWork, name: str) -> bool:
     """Whether there is something to measure against; the same command elsewhere may do what is missing."""
     try:
-        work.reference(name)
+        _measure(work, name, [])
     except DataError as error:
         work.remarks.append(f"{work.subject.name}: nothing is measured against {name.upper()}: {error}")
+        work.failed = work.failed or name == PAPER_FIT  # models are looked into beside it
         return False
     return True
+
+
+def _measured(
+    work: SubjectWork, reference: str, made: Sequence[tuple[Planned, Path]]
+) -> list[tuple[Planned, list[Row]]]:
+    """Each with its rows; a tensor that cannot be measured leaves a remark, and the others are measured without it."""
+    try:
+        return list(zip([each for each, _ in made], _measure(work, reference, made), strict=True))
+    except DataError as error:
+        paths = dict.fromkeys(path for _, path in made)
+        if len(paths) > 1:
+            apart = [[each for each in made if each[1] == path] for path in paths]
+            return [found for each in apart for found in _measured(work, reference, each)]
+        planned = [each for each, _ in made]
+        work.remarks.append(f"{work.subject.name}: {planned[0].row_label} was not measured: {error}")
+        work.unmeasured += planned
+        return []
 
 
 def _measure(work: SubjectWork, reference: str, made: Sequence[tuple[Planned, Path]]) -> list[list[Row]]:

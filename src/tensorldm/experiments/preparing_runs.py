@@ -48,6 +48,11 @@ class Ready:
     """What short trials of learning rates came to, by factor; None where one did not stay finite."""
 
     @property
+    def tried(self) -> tuple[int, ...]:
+        """The stages that trials train, and whose learning rate they choose."""
+        return self.recipe.tried or self.stages
+
+    @property
     def bundle(self) -> Path:
         """Where its weights will lie."""
         return bundle_of(self.folder, self.stages[-1])
@@ -76,9 +81,9 @@ class Ready:
         return replace(self, overrides=together, settings=settings, folder=folder or self.folder)
 
     def with_rates(self, factor: float) -> "Ready":
-        """The same run with every learning rate times a factor."""
+        """The same run with the learning rate of every stage that is tried times a factor."""
         rates = [
-            f"stages.{n}.learning_rate={self.settings.stages[str(n)].learning_rate * factor!r}" for n in self.stages
+            f"stages.{n}.learning_rate={self.settings.stages[str(n)].learning_rate * factor!r}" for n in self.tried
         ]
         return replace(self.changed(rates if factor != 1 else []), rate_factor=factor)
 
@@ -128,6 +133,11 @@ def _open(training: TrainingConfig, name: str, out: Path, *, seed: int, accelera
     unknown = [number for number in stages if number not in method.stages]
     if unknown:
         raise ConfigError(f"runs.{name} has no Stage {unknown[0]}. Give some of {', '.join(map(str, method.stages))}.")
+    if recipe.tried != stages[: len(recipe.tried)]:
+        raise ConfigError(
+            f"runs.{name}.tried: a trial begins where the run does. Give the first of Stages "
+            f"{', '.join(map(str, stages))}, or more of them in their order."
+        )
     folder = run_folder(out, name)
     return Ready(name, recipe, method, settings, overrides, size, training.data, folder, tuple(stages), None)
 
@@ -167,7 +177,8 @@ def _trial(
     ready: Ready, factor: float, training: TrainingConfig, *, console: Console | None, stop: StopRequest
 ) -> float:
     """The score of a short run with its rates times a factor; infinite where it did not stay finite."""
-    trial = ready.with_rates(factor).changed(_shorter(ready, training), folder=ready.folder / TRIALS / f"{factor:g}")
+    shorter = ready.with_rates(factor).changed(_shorter(ready, training), folder=ready.folder / TRIALS / f"{factor:g}")
+    trial = replace(shorter, stages=ready.tried)
     try:
         done = not stop and trial.train(console)
     except (ConfigError, DataError):
@@ -229,14 +240,16 @@ def _check_recipe(ready: Ready, *, weights: str, rates: Sequence[float]) -> None
         "settings": [change for change in ready.overrides if not change.startswith("hardware.accelerator=")],
         "rates": list(rates),
         "start": weights,
+        # Only where it decides something: what was begun before there was a choice goes on, and can be carried.
+        **({"tried": list(ready.tried)} if rates and ready.tried != ready.stages else {}),
     }
     if not path.is_file():
         write_json(path, now)
         return
     before = _read(path)
-    changed = [key for key in now if before.get(key) != now[key]]
+    changed = [key for key in {**now, **before} if before.get(key) != now.get(key)]
     if changed:
-        was, is_now = (str(each.get(changed[0]))[:LONGEST_VALUE] for each in (before, now))
+        was, is_now = (str(each.get(changed[0], "not said"))[:LONGEST_VALUE] for each in (before, now))
         raise ConfigError(
             f"{path}: this run was begun with other {changed[0]} ({was}; now {is_now}). Use those of before, give "
             "another --out, or remove the run's folder."

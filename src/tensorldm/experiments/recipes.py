@@ -49,6 +49,9 @@ class Recipe(Strict):
     start: str = Field(default="", description="NAME/STAGE of a run before this one, whose weights it goes on from")
     minutes: dict[int, float] = Field(default_factory=dict, description="by stage; a stage without them has its steps")
     variant: Variant = Field(default="", description="stages of an ablation that no setting describes")
+    tried: tuple[int, ...] = Field(
+        default=(), description="stages whose learning rate is tried, from the first on; by default all"
+    )
     seed: int | None = Field(default=None, ge=0, description="by default the study's")
     changes: tuple[str, ...] = Field(default=(), description="to the run's settings: [stages.3.lem_weight=0]")
 
@@ -112,6 +115,12 @@ class TrainingConfig(Strict):
     def minutes(self, name: str) -> float:
         """Of a run itself, without what it starts from."""
         return self.time_scale * sum(self.runs[name].minutes.values())
+
+    def minutes_tried(self, name: str) -> float:
+        """Of the stages of a run whose learning rate is tried."""
+        recipe = self.runs[name]
+        tried = recipe.tried or recipe.minutes
+        return self.time_scale * sum(value for stage, value in recipe.minutes.items() if stage in tried)
 
     def minutes_with_start(self, name: str, last: int | None = None) -> float:
         """Of all stages behind a run's weights, up to a stage of it; those that others share count in full."""

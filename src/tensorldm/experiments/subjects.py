@@ -6,8 +6,10 @@ Virtual subjects are written first, in HCP's layout. Everything is checked by he
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from tensorldm.cohort.config import read_cohort
+from tensorldm.cohort.layout import LAYOUTS, LayoutName
 from tensorldm.cohort.manifest import person_behind
 from tensorldm.cohort.sources import open_source
 from tensorldm.cohort.writing import Plan, write_cohort
@@ -24,6 +26,7 @@ from tensorldm.imaging.nifti import read_header
 Tell = Callable[[str], None]
 LEAST_DIRECTIONS = 6
 TRUTH = "desc-clean_tensor.nii.gz"
+VIRTUAL_LAYOUT: Final[LayoutName] = "hcp"
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +54,7 @@ def gather(
 ) -> list[StudySubject]:
     """The subjects of a group; virtual ones are made where they are missing, scans are checked by their headers."""
     if group.virtual is not None:
-        scans = _virtual(
-            name, group.virtual, out=results.root / "cohorts" / name, seed=seed, tell=tell, workers=workers
-        )
+        scans = _virtual(name, group.virtual, out=_cohort_folder(results, name), seed=seed, tell=tell, workers=workers)
     else:
         scans = [each for path in _in_order(group.scans) for each in path]
     subjects = [_subject(name, scan, group) for scan in scans]
@@ -61,6 +62,17 @@ def gather(
         with about(subject.files.dwi):
             _check(subject)
     return subjects
+
+
+def truth_folder(results: Results, group: str, *, subject: str) -> Path:
+    """Where a virtual subject's truth stands, whether it is there or not."""
+    layout = LAYOUTS[VIRTUAL_LAYOUT]
+    inner, _ = layout.truth_prefix(subject)
+    return _cohort_folder(results, group) / layout.truth / subject / inner
+
+
+def _cohort_folder(results: Results, group: str) -> Path:
+    return results.root / "cohorts" / group
 
 
 def _virtual(name: str, wanted: VirtualSubjects, *, out: Path, seed: int, tell: Tell, workers: int) -> list[ScanFiles]:
@@ -71,7 +83,7 @@ def _virtual(name: str, wanted: VirtualSubjects, *, out: Path, seed: int, tell: 
         split=wanted.split,
         settings=settings.settings,
         seed=seed,
-        layout_name="hcp",
+        layout_name=VIRTUAL_LAYOUT,
         out=out,
     )
     for count, label in enumerate(write_cohort(plan, wanted.subjects, workers=workers), start=1):

@@ -11,6 +11,7 @@ from tensorldm.cohort.sources import TEMPLATES, open_source
 from tensorldm.cohort.writing import Plan, write_cohort
 from tensorldm.errors import ConfigError, DataError
 from tensorldm.experiments.subjects import StudySubject, Tell
+from tensorldm.experiments.tract_tensors import FromScan, Making, TensorSource
 from tensorldm.imaging.layouts import find_scans
 
 VIRTUAL, TEMPLATE = "virtual", "template"
@@ -18,15 +19,28 @@ VIRTUAL, TEMPLATE = "virtual", "template"
 SPLIT: Final = "test"
 """Never an anatomy that a model was trained on."""
 TEMPLATE_SUBJECTS: Final = 1
+BUNDLES: Final = "bundles"
+"""Folder of bundle masks in a subject's truth."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TractSubject:
     """A virtual subject with its known bundles."""
 
-    subject: StudySubject
+    name: str
+    """In the table."""
     bundles: Path
     folder: Path
+    """For its tractograms, its table and pictures."""
+    tensors: TensorSource
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Who is measured, and what there is to say of what is not."""
+
+    subjects: list[TractSubject]
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,26 +79,27 @@ def make_cohorts(wanted: Wanted, out: Path, *, workers: int, tell: Tell) -> list
     return [out / kind for kind in kinds]
 
 
-def find_subjects(cohorts: Sequence[Path], out: Path, *, most: int | None = None) -> list[TractSubject]:
+def find_subjects(cohorts: Sequence[Path], out: Path, *, making: Making, most: int | None = None) -> list[TractSubject]:
     """The first subjects of every cohort, each with a folder of its own; cohorts are told apart by their names."""
-    found = [subject for root in cohorts for subject in list(_subjects_of(root, out))[:most]]
-    names = [subject.subject.name for subject in found]
+    found = [subject for root in cohorts for subject in list(_subjects_of(root, out, making))[:most]]
+    names = [subject.name for subject in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise DataError(f"Two subjects would both be called '{twice}'. Rename one of the cohorts' folders.")
     return found
 
 
-def _subjects_of(root: Path, out: Path) -> Iterator[TractSubject]:
+def _subjects_of(root: Path, out: Path, making: Making) -> Iterator[TractSubject]:
     for scan in find_scans(root):
         for layout in LAYOUTS.values():
             inner, prefix = layout.truth_prefix(scan.name)
             truth = root / layout.truth / scan.name / inner
-            if (truth / "bundles").is_dir():
+            if (truth / BUNDLES).is_dir():
                 name = f"{root.resolve().name}-{scan.name}"
                 files = replace(scan, mask=truth / f"{prefix}desc-brain_mask.nii.gz")
                 subject = StudySubject(root.name, name, scan.person, files, resample=False)
-                yield TractSubject(subject, truth / "bundles", out / name)
+                source = FromScan(subject, out / name, making)
+                yield TractSubject(name, truth / BUNDLES, out / name, source)
                 break
         else:
             raise DataError(

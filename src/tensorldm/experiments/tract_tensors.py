@@ -1,4 +1,4 @@
-"""The tensors that a table of tracts compares: which methods there are, and their files, made once.
+"""The tensors that a table of tracts compares: files on one grid, made from a scan once, or there from elsewhere.
 
 A tensor that was made from the same scan in the same way is there already and is not made again: a trained model
 takes minutes on a processor.
@@ -6,7 +6,8 @@ takes minutes on a processor.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,8 +22,7 @@ from tensorldm.evaluation.tracts import NOISE_FLOOR
 from tensorldm.experiments.config import MethodConfig
 from tensorldm.experiments.loading import MASK, LoadedSubject, load
 from tensorldm.experiments.methods import Workbench, identity, write_method, write_reference
-from tensorldm.experiments.subjects import Tell
-from tensorldm.experiments.tract_subjects import TractSubject
+from tensorldm.experiments.subjects import StudySubject, Tell
 from tensorldm.reconstruct.choice import default_model
 from tensorldm.work.journal import Journal
 
@@ -31,6 +31,55 @@ SHIPPED: Final = "tensorldm"
 """The method name of the model that the package brings."""
 FIT: Final = "ols"
 """Of the reference, as the paper's."""
+
+
+@dataclass(frozen=True)
+class TractTensors:
+    """The tensor images of one subject, and its brain mask on their grid."""
+
+    reference: Path
+    mask: Path
+    methods: dict[str, Path]
+    """By their names in the table, in its order."""
+
+
+TensorSource = Callable[[Tell], TractTensors]
+"""How a subject comes by its tensors; it travels to workers."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Tensors that are there."""
+
+    tensors: TractTensors
+
+    def __call__(self, _tell: Tell) -> TractTensors:
+        """Nothing is to be done."""
+        return self.tensors
+
+
+@dataclass(frozen=True)
+class Making:
+    """How the tensors of every subject are made from its scan."""
+
+    methods: dict[str, MethodConfig]
+    """By their names in the table, in its order."""
+    seed: int
+    device: torch.device
+
+
+@dataclass(frozen=True, eq=False)
+class FromScan:
+    """Tensors that are made from a scan into a folder, where they are missing."""
+
+    subject: StudySubject
+    folder: Path
+    making: Making
+
+    def __call__(self, tell: Tell) -> TractTensors:
+        """Those that are missing take minutes."""
+        paths = make_tensors(self.subject, self.making, folder=self.folder, tell=tell)
+        return TractTensors(paths.pop(REFERENCE), self.folder / MASK, paths)
 
 
 class MadeTensor(Strict):
@@ -59,24 +108,22 @@ def name_methods(names: Sequence[str] | None, models: Sequence[Path]) -> dict[st
     return methods
 
 
-def make_tensors(
-    each: TractSubject, methods: dict[str, MethodConfig], *, seed: int, device: torch.device, tell: Tell
-) -> dict[str, Path]:
+def make_tensors(subject: StudySubject, making: Making, *, folder: Path, tell: Tell) -> dict[str, Path]:
     """The tensor images of a subject by method, the reference first; only those that are missing are made."""
-    keys = {REFERENCE: _key(each, FIT, 0)} | {
-        label: _key(each, identity(config), seed) for label, config in methods.items()
+    keys = {REFERENCE: _key(subject, FIT, 0)} | {
+        label: _key(subject, identity(config), making.seed) for label, config in making.methods.items()
     }
-    paths = {label: each.folder / f"{label}.nii.gz" for label in keys}
-    journal = Journal(each.folder / ".tensors", MadeTensor)
+    paths = {label: folder / f"{label}.nii.gz" for label in keys}
+    journal = Journal(folder / ".tensors", MadeTensor)
     missing = [label for label, key in keys.items() if not _is_there(journal, label, key, paths[label])]
-    if not missing and (each.folder / MASK).is_file():
+    if not missing and (folder / MASK).is_file():
         return paths
     tell("reading the scan")
-    loaded, bench = load(each.subject, each.folder), Workbench(device)
+    loaded, bench = load(subject, folder), Workbench(making.device)
     for label in missing:
         tell(label)
         journal.forget(label)
-        _make(loaded, methods.get(label), paths[label], label=label, seed=seed, bench=bench)
+        _make(loaded, making.methods.get(label), paths[label], label=label, seed=making.seed, bench=bench)
         journal.write(label, MadeTensor(inputs_sha256=keys[label]))
     return paths
 
@@ -95,8 +142,8 @@ def _is_there(journal: Journal[MadeTensor], label: str, key: str, path: Path) ->
     return known is not None and known.inputs_sha256 == key and path.is_file()
 
 
-def _key(each: TractSubject, method: object, seed: int) -> str:
+def _key(subject: StudySubject, method: object, seed: int) -> str:
     """What decides a tensor; the scan by its size and time, for it is large."""
-    state = each.subject.files.dwi.stat()
-    value = [__version__, method, seed, each.subject.name, each.subject.anatomy, state.st_size, state.st_mtime_ns]
+    state = subject.files.dwi.stat()
+    value = [__version__, method, seed, subject.name, subject.anatomy, state.st_size, state.st_mtime_ns]
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

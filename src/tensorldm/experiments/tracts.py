@@ -1,7 +1,7 @@
 """Do the tensors lead to the right fibres? Every method on virtual subjects whose bundles are known.
 
-The reference is fitted to the whole series; bundle masks and brain mask are the truth's. Subjects run in parallel; a
-run that was stopped goes on where it was.
+The reference is fitted to the whole series, bundle masks are the truth's; tensors are made, or a study has kept them.
+Subjects run in parallel; a run that was stopped goes on where it was.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,20 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-import torch
-
 from tensorldm.errors import TensorldmError
-from tensorldm.evaluation.evaluate import REFERENCE
 from tensorldm.evaluation.summary import describe_anatomies
 from tensorldm.evaluation.table import Row, write_table
 from tensorldm.evaluation.tract_masks import MaskSource
 from tensorldm.evaluation.tract_summary import describe_measures, describe_missing, summarise_tracts
 from tensorldm.evaluation.tracts import Draw, TractPlan, TractResult, evaluate_tracts
-from tensorldm.experiments.config import MethodConfig
-from tensorldm.experiments.loading import MASK
 from tensorldm.experiments.record import RunRecord
 from tensorldm.experiments.tract_subjects import TractSubject
-from tensorldm.experiments.tract_tensors import make_tensors
 from tensorldm.imaging.atomic import write_json, write_text
 from tensorldm.tracts.engine import open_engine
 from tensorldm.work.crew import Crew, Done, perform, silent
@@ -50,23 +44,21 @@ class Outcome:
 class TractTask:
     """What is done with every subject, here or in another process; a subject that fails keeps no other back."""
 
-    methods: dict[str, MethodConfig]
     plan: TractPlan
-    device: torch.device
     draw: Draw
     tell: Tell = silent
 
     def __call__(self, each: TractSubject) -> Outcome:
         """Measure one subject; its table and pictures are in its folder when it is done."""
         try:
-            result = run_subject(each, self.methods, plan=self.plan, device=self.device, tell=self._about(each))
+            result = run_subject(each, self.plan, tell=self._about(each))
             self.draw(each.folder, result)
         except TensorldmError as error:
-            return Outcome((), f"{each.subject.name}: {error}")
+            return Outcome((), f"{each.name}: {error}")
         return Outcome(tuple(result.rows))
 
     def _about(self, each: TractSubject) -> Tell:
-        return lambda words: self.tell(f"{each.subject.name}: {words}")
+        return lambda words: self.tell(f"{each.name}: {words}")
 
 
 def compare_tracts(subjects: Sequence[TractSubject], task: TractTask, *, crew: Crew, tell: Tell) -> list[Outcome]:
@@ -78,46 +70,46 @@ def compare_tracts(subjects: Sequence[TractSubject], task: TractTask, *, crew: C
     outcomes: dict[str, Outcome] = {}
     with closing(perform(task, subjects, crew=crew, tell=tell)) as ended:
         for each in ended:
-            name = each.job.subject.name
+            name = each.job.name
             outcomes[name] = each.value if isinstance(each, Done) else Outcome((), f"{name}: {each.reason}")
             tell(f"{name} is done, {len(outcomes)} of {len(subjects)}")
-    return [outcomes[each.subject.name] for each in subjects]
+    return [outcomes[each.name] for each in subjects]
 
 
-def run_subject(
-    each: TractSubject, methods: dict[str, MethodConfig], *, plan: TractPlan, device: torch.device, tell: Tell
-) -> TractResult:
+def run_subject(each: TractSubject, plan: TractPlan, *, tell: Tell) -> TractResult:
     """One subject: tensors as files, then everything from these."""
-    tensors = make_tensors(each, methods, seed=plan.settings.seed, device=device, tell=tell)
+    tensors = each.tensors(tell)
     result = evaluate_tracts(
-        tensors.pop(REFERENCE),
-        list(tensors.values()),
+        tensors.reference,
+        list(tensors.methods.values()),
         bundles=MaskSource(each.bundles),
         out=each.folder / "tracts",
         plan=plan,
-        mask=each.folder / MASK,
-        methods=list(tensors),
-        subject=each.subject.name,
+        mask=tensors.mask,
+        methods=list(tensors.methods),
+        subject=each.name,
         tell=tell,
     )
     write_table(each.folder / "table.csv", result.rows)
     return result
 
 
-def write_results(rows: Sequence[Row], out: Path, *, record: RunRecord, plan: TractPlan) -> str:
+def write_results(
+    rows: Sequence[Row], out: Path, *, record: RunRecord, plan: TractPlan, remarks: Sequence[str] = ()
+) -> str:
     """The long table, its Markdown and the record of the run; returns the Markdown."""
-    text = to_markdown(rows, record, plan)
+    text = to_markdown(rows, record, plan=plan, remarks=remarks)
     write_table(out / "table.csv", rows)
     write_text(out / "table.md", text)
     write_json(out / "run.json", record.to_json())
     return text
 
 
-def to_markdown(rows: Sequence[Row], record: RunRecord, plan: TractPlan) -> str:
+def to_markdown(rows: Sequence[Row], record: RunRecord, *, plan: TractPlan, remarks: Sequence[str] = ()) -> str:
     """Everything that is needed to read the figures and to make them again."""
     settings = ", ".join(f"{key} {value}" for key, value in plan.settings.to_json().items())
     engine = open_engine(plan.engine).version
     parts = ["## Tracts", record.to_markdown(), READING, f"{describe_anatomies(rows)}. {engine}: {settings}."]
     parts += [table.to_markdown() for table in summarise_tracts(rows)]
-    parts += ["\n".join(f"- {line}." for line in (*describe_missing(rows), *describe_measures()))]
+    parts += ["\n".join(f"- {line}." for line in (*remarks, *describe_missing(rows), *describe_measures()))]
     return "\n\n".join(parts) + "\n"

@@ -73,7 +73,7 @@ class Notes(Protocol):
 
 def describe_budget(training: TrainingConfig, only: Sequence[str] = ()) -> list[str]:
     """The minutes of every run and of all, before any is spent."""
-    names, trials = training.needed(only), 1 + len(training.rates) * training.trial_share
+    names = training.needed(only)
     lines = []
     for name in names:
         recipe = training.runs[name]
@@ -81,7 +81,9 @@ def describe_budget(training: TrainingConfig, only: Sequence[str] = ()) -> list[
         start = f", from {recipe.start}" if recipe.start else ""
         lines.append(f"{name}: {recipe.method}, {stages or 'by steps'}{start}; {training.minutes(name):.3g} minutes")
     total = sum(training.minutes(name) for name in names)
-    tried = f", {total * trials:.3g} with the trials of {len(training.rates)} learning rates" if training.rates else ""
+    count = len(training.rates)
+    whole = total + count * training.trial_share * sum(training.minutes_tried(name) for name in names)
+    tried = f", {whole:.3g} with the trials of {count} learning rates" if count else ""
     return [*lines, f"{len(names)} runs, {total:.3g} minutes of steps{tried}; opening and validating come on top"]
 
 
@@ -201,6 +203,7 @@ def _note(log: Notes, ready: Ready, end: Ended, minutes: float) -> None:
         minutes={str(n): round(m, 3) for n in ready.stages if (m := ready.settings.stages[str(n)].minutes)},
         steps=steps_of(ready.folder),
         rate_factor=ready.rate_factor,
+        rate_stages=list(ready.recipe.tried),
         trials=ready.trials,
         hardware=_hardware(ready.settings.hardware),
         commit=read_commit(Path(__file__).parents[3]),

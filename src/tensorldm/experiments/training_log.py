@@ -75,7 +75,9 @@ class TrainingLog:
         if training.runs[reference.name].start:
             words.append(f"from {training.runs[reference.name].start}")
         if last.get("rate_factor", 1.0) != 1.0:
-            words.append(f"{last['rate_factor']:g} times the preset's learning rate")
+            tried = last.get("rate_stages", training.runs[reference.name].tried)
+            where = ", ".join(str(stage) for stage in tried if stage <= until)
+            words.append(f"{last['rate_factor']:g} times the preset's learning rate" + (where and f" in Stage {where}"))
         return "; ".join([*words, str(last["hardware"])])
 
 

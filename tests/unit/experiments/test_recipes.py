@@ -78,6 +78,12 @@ def test_a_recipe_that_cannot_be_meant_is_refused_by_name(study_file, change, wo
         ("training.runs.no-cca.variant=no-anatomy", "runs.no-cca has no Stage 5"),
         ("training.runs.unet.changes=[stages.1.rate=3]", "Did you mean|there is no setting"),
         ("training.runs.full.stages=[4, 5]", "Stage 4 starts from Stage 1 or 2 or 3"),
+        (
+            "training.runs.unet.tried=[2]",
+            "runs.unet.tried: a trial begins where the run does. Give the first of Stages 1",
+        ),
+        ("training.runs.full.tried=[0]", "runs.full.tried: .* Give the first of Stages 1, 2, 3, 4, 5"),
+        ("training.runs.no-cca.tried=[4, 5]", "runs.no-cca.tried: .* Give the first of Stages 5"),
     ],
 )
 def test_what_only_a_runs_own_settings_show_is_refused_before_anything_is_trained(study_file, tmp_path, change, words):
@@ -102,6 +108,14 @@ def test_minutes_count_all_stages_behind_the_weights(study_file):
     assert training.minutes_with_start("no-cca") == 2 * (0.5 + 1 + 2 + 1)
     assert training.minutes_with_start("full", 2) == 2 * 1.5
     assert "3 runs, 17 minutes of steps" in describe_budget(training)[-1]
+
+
+def test_the_budget_counts_trials_of_the_stages_that_are_tried_alone(study_file):
+    trials = ["training.rates=[0.3, 1, 3]", "training.trial_share=0.1"]
+    assert "17 minutes of steps, 22.1 with the trials of 3" in describe_budget(read(study_file, *trials).training)[-1]
+    less = read(study_file, *trials, "training.runs.full.tried=[1]").training
+    assert less.minutes_tried("full") == 2 * 0.5
+    assert "17 minutes of steps, 19.7 with the trials of 3" in describe_budget(less)[-1]
 
 
 def test_minutes_reach_the_stages_and_steps_do_not_end_them_sooner(study_file, tmp_path):
@@ -148,7 +162,7 @@ def test_the_equal_comparison_gives_every_method_the_same_minutes_stream_and_sam
     names = [*compared.methods, compared.ours]
     runs = {reference_of(study.methods[name].bundle).name for name in names if study.methods[name].bundle}
     assert {training.runs[run].method for run in runs} == {*RIVALS, "tensorldm"} - {"coupled"}  # an ablation
-    assert {round(training.minutes_with_start(run), 9) for run in runs} == {6.0}
+    assert {round(training.minutes_with_start(run), 9) for run in runs} == {12.0}
     settings = {run: make_ready(training, run, tmp_path, seed=0).settings for run in runs}
     assert len({each.data.model_dump_json() for each in settings.values()}) == 1
     assert len({each.average.model_dump_json() + each.validation.model_dump_json() for each in settings.values()}) == 1

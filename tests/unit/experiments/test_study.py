@@ -17,7 +17,9 @@ from tensorldm.experiments.record import record_run
 from tensorldm.experiments.study import run_study
 from tensorldm.experiments.tables.making import build_tables, to_document
 from tensorldm.experiments.tables.stored import StoredStudy
+from tensorldm.imaging.nifti import read_volume, write_volume
 from tensorldm.imaging.tensor_files import read_provenance
+from tensorldm.imaging.volume import Volume
 from tensorldm.work.crew import Crew
 
 
@@ -172,7 +174,6 @@ def test_other_settings_of_a_method_are_measured_anew_and_others_kept(scans, tmp
 
 def test_a_method_that_a_scan_is_too_short_for_is_left_out_with_a_remark(scans, tmp_path):
     from tensorldm.imaging.gradients import read_gradients, write_fsl
-    from tensorldm.imaging.nifti import read_volume, write_volume
 
     kept = list(range(9))
     volume, gradients = read_volume(scans[0], volumes=kept), read_gradients(scans[0]).select(kept)
@@ -188,6 +189,73 @@ def test_a_method_that_a_scan_is_too_short_for_is_left_out_with_a_remark(scans, 
     assert remark.startswith("short: ols-12 is missing")
     assert json.loads((tmp_path / "out" / "run.json").read_text())["Remarks"] == [remark]
     assert {row.method for row in read_table(tmp_path / "out" / "accuracy.real.csv")} == {"reference", "ade"}
+
+
+def spoil(path) -> None:
+    """A hole of NaN in the middle of the brain."""
+    volume = read_volume(path)
+    holed = volume.data.copy()
+    holed[8:12, 10:14, 7:11] = np.nan
+    write_volume(path, Volume(holed, volume.space))
+
+
+def test_tensors_that_cannot_be_measured_leave_a_remark_and_are_made_anew_by_the_same_command(
+    scans, tmp_path, monkeypatch
+):
+    from tensorldm.experiments import measuring
+
+    write, made = measuring.write_method, []
+
+    def healthy(loaded, config, path, **more):
+        made.append(more["label"])
+        write(loaded, config, path, **more)
+
+    def failing(loaded, config, path, **more):
+        write(loaded, config, path, **more)
+        if more["label"] == "minimum-norm":
+            spoil(path)
+        if more["label"] == "ols-6":
+            path.write_bytes(path.read_bytes()[:1000])
+
+    study = StudyConfig.model_validate({
+        "groups": {"real": {"scans": scans[:1]}},
+        "methods": {name: {"analytic": name} for name in ("minimum-norm", "ade", "ols-6")},
+        "comparisons": {"c": {"title": "c", "ours": "ade", "methods": ["minimum-norm", "ols-6"]}},
+        "keep_tensors": 1,
+    })  # fmt: skip
+    monkeypatch.setattr(measuring, "write_method", failing)
+    not_finite, unreadable = run(study, tmp_path)
+    assert not_finite.startswith("head0: minimum-norm was not measured: ")
+    assert "voxels of the mask are NaN" in not_finite
+    assert unreadable.startswith("head0: ols-6 was not measured: ")
+    first = read_table(tmp_path / "accuracy.real.csv")
+    assert {row.method for row in first} == {"reference", "ade"}
+    assert set(next(kept_subjects(study, Results(tmp_path))).tensors) == {"ade"}
+    monkeypatch.setattr(measuring, "write_method", healthy)
+    assert run(study, tmp_path) == []
+    assert made == ["minimum-norm", "ols-6"]
+    second = read_table(tmp_path / "accuracy.real.csv")
+    assert {row.method for row in second} == {"reference", *study.methods}
+    assert [row for row in second if row.method == "ade"] == [row for row in first if row.method == "ade"]
+
+
+def test_a_reference_that_cannot_be_measured_against_is_said_once_and_other_subjects_go_on(
+    study, tmp_path, monkeypatch
+):
+    from tensorldm.experiments import measuring
+
+    write = measuring.write_reference
+
+    def failing(loaded, fit, path):
+        write(loaded, fit, path)
+        if loaded.subject.name == "head0":
+            spoil(path)
+
+    monkeypatch.setattr(measuring, "write_reference", failing)
+    (remark,) = run(study.model_copy(update=dict.fromkeys(("fits", "sampling", "runtime", "probe"))), tmp_path)
+    assert remark.startswith("head0: nothing is measured against OLS: ")
+    for experiment in ("accuracy", "routing"):  # what a model holds is looked at beside the reference
+        assert {row.subject for row in read_table(tmp_path / f"{experiment}.real.csv")} == {"head1"}
 
 
 def test_all_scans_are_checked_before_the_first_is_read(scans, tmp_path):
@@ -221,8 +289,8 @@ def test_thick_slices_are_resampled_to_2_mm_before_anything_is_fitted(scans, tmp
     from tensorldm.experiments.loading import load
     from tensorldm.experiments.subjects import gather
     from tensorldm.imaging.gradients import read_gradients, write_fsl
-    from tensorldm.imaging.nifti import read_mask, read_volume, write_mask, write_volume
-    from tensorldm.imaging.volume import Space, Volume
+    from tensorldm.imaging.nifti import read_mask, write_mask
+    from tensorldm.imaging.volume import Space
 
     volume = read_volume(scans[0])
     space = Space(volume.space.shape, np.diag([-2.0, 2.0, 3.0, 1.0]))

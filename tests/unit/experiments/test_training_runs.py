@@ -152,6 +152,49 @@ def test_trials_are_shorter_by_their_share_and_a_rate_that_explodes_is_not_taken
     assert rate == {"factor": 1.0, SCORE: {"10": None, "1": 1.0}}
 
 
+def test_a_trial_trains_the_stages_that_are_tried_and_its_rate_is_theirs_alone(fake, monkeypatch, tmp_path):
+    seen, write = [], fake(unet="stop")
+    plain = make_ready(settings(runs={"unet": {"method": "unet"}}), "unet", tmp_path / "other", seed=0).settings
+
+    def loop(config, data, **more):
+        factors = [config.stages[n].learning_rate / plain.stages[n].learning_rate for n in ("1", "2")]
+        seen.append((more["out"].name, more["stages"], pytest.approx(factors)))
+        return write(config, data, **more)
+
+    monkeypatch.setattr(preparing_runs, "run_training", loop)
+    config = settings(runs={"unet": {"method": "unet", "tried": [1]}}, rates=(0.5,))
+    assert go(config, tmp_path) == {"unet": "stopped"}
+    write.ends.clear()
+    assert go(config, tmp_path) == {"unet": "trained"}  # by the rate that was chosen before
+    whole = ("unet", (1, 2), [0.5, 1])
+    assert seen == [("0.5", (1,), [0.5, 1]), whole, whole]
+    told = TrainingLog.of(tmp_path).describe(RunReference("unet", None), config)
+    assert "0.5 times the preset's learning rate in Stage 1; " in told
+
+
+@pytest.mark.parametrize(("before", "after"), [([1], []), ([], [1])])
+def test_a_rate_that_was_tried_on_some_stages_is_not_taken_for_that_of_others(before, after, fake, tmp_path):
+    def trying(stages: list[int]) -> TrainingConfig:
+        return settings(runs={"unet": {"method": "unet", "tried": stages}}, rates=(0.5,))
+
+    fake(unet="stop")
+    assert go(trying(before), tmp_path) == {"unet": "stopped"}
+    said = []
+    train_runs(trying(after), tmp_path, seed=0, say=said.append)
+    assert "this run was begun with other tried" in said[-1]
+    assert go(trying(before), tmp_path) == {"unet": "stopped"}
+
+
+def test_stages_to_try_change_nothing_where_they_are_all_or_no_rate_is_tried(fake, tmp_path):
+    """So that a run from before there was a choice goes on, and can be carried to where there is one."""
+    fake()
+    for place, (stages, rates) in enumerate([([], (0.5,)), ([1, 2], (0.5,)), ([], ()), ([1], ())]):
+        go(settings(runs={"unet": {"method": "unet", "tried": stages}}, rates=rates), tmp_path / str(place))
+    recipes = [(tmp_path / str(place) / "runs" / "unet" / "recipe.json").read_text() for place in range(4)]
+    assert recipes[0] == recipes[1]
+    assert recipes[2] == recipes[3]
+
+
 def test_the_rate_rises_in_a_trial_in_its_share_of_the_steps(fake, monkeypatch, tmp_path):
     """A trial of seven hundredths of the time would end before a hundred steps of rising do."""
     seen, write = [], fake()
