@@ -13,6 +13,7 @@ from tensorldm.build import build_model
 from tensorldm.bundle import INDEX, load_bundle, read_info, write_bundle
 from tensorldm.config.model import ModelConfig
 from tensorldm.errors import ConfigError, DataError
+from tensorldm.training.run import EXPECTATION
 
 DECODERS: Final = "decoder_condition"
 SWITCHES: Final = ("decoder_cca", "unet_cca", "unet.routing", DECODERS)
@@ -36,6 +37,20 @@ def start_for(bundle: Path, model: ModelConfig, *, folder: Path) -> Path:
     known, joint = load_bundle(bundle)[0].state_dict(), (info.decoder_joint, info.unet_joint)
     weights = {name: known.get(name, first) for name, first in build_model(model).state_dict().items()}
     write_bundle(folder, weights, config=model, joint=joint, card=info.card)
+    return folder
+
+
+def first_part(bundle: Path, *, folder: Path) -> Path:
+    """What Stage 0 of a bundle has trained, written to ``folder``: later stages begin anew from it, in any form."""
+    info = read_info(bundle)
+    if info.model.expectation is None:
+        raise ConfigError(f"{bundle}: its model has no Stage 0 to start from. Start from another run, or afresh.")
+    known = read_info(folder) if (folder / INDEX).is_file() else None
+    if known is not None and known.card.stages == (EXPECTATION,) and known.model == info.model:
+        return folder
+    weights = load_bundle(bundle)[0].state_dict()
+    card = info.card.model_copy(update={"stages": (EXPECTATION,), "measures": {}})
+    write_bundle(folder, weights, config=info.model, joint=("off", "off"), card=card)
     return folder
 
 

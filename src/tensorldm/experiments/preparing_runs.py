@@ -17,8 +17,15 @@ from tensorldm.bundle_files import OURS
 from tensorldm.config.run import RunConfig, RunSettings
 from tensorldm.errors import ConfigError, DataError, TensorldmError
 from tensorldm.experiments.ablated import AblatedMethod
-from tensorldm.experiments.branching import check_weights_fit, start_for, trained_hash
-from tensorldm.experiments.recipes import LARGEST_STEPS, Recipe, RunReference, TrainingConfig, bundle_folder, run_folder
+from tensorldm.experiments.branching import check_weights_fit, first_part, start_for, trained_hash
+from tensorldm.experiments.recipes import (
+    LARGEST_STEPS,
+    Recipe,
+    TrainingConfig,
+    bundle_folder,
+    run_folder,
+    shipped_model,
+)
 from tensorldm.imaging.atomic import write_json
 from tensorldm.training.method import TrainedMethod
 from tensorldm.training.run import bundle_of, check_stages, run_training
@@ -92,16 +99,24 @@ def check_runs(training: TrainingConfig, out: Path, *, seed: int, only: Sequence
     """Every setting of every run, and whether its start has the weights that it needs; before any is trained."""
     opened = {name: _open(training, name, out, seed=seed) for name in training.needed(only)}
     for name, run in opened.items():
-        if not run.recipe.start:
-            check_stages(run.settings, out=run.folder, stages=run.stages, start=None, method=run.method)
+        reference = run.recipe.before
+        if reference is None:
+            start = shipped_model() if run.recipe.start else None
+            check_stages(run.settings, out=run.folder, stages=run.stages, start=start, method=run.method)
             continue
-        before = opened[RunReference.read(run.recipe.start).name]
-        if RunReference.read(run.recipe.start).stage not in before.stages:
+        before = opened[reference.name]
+        if reference.stage not in before.stages:
             raise ConfigError(
                 f"runs.{name} starts from {run.recipe.start}, a stage that {before.name} does not train. Name another."
             )
         if isinstance(before.settings, RunConfig) and isinstance(run.settings, RunConfig):
             check_weights_fit(before.settings.model, run.settings.model, source=f"runs.{before.name}")
+
+
+def planned_steps(training: TrainingConfig, name: str) -> dict[int, int]:
+    """The steps of every stage of a run, by number; no more than an upper limit where minutes end it."""
+    run = _open(training, name, Path(), seed=0)
+    return {number: run.settings.stages[str(number)].steps for number in run.stages}
 
 
 def make_ready(training: TrainingConfig, name: str, out: Path, *, seed: int, accelerator: str = "auto") -> Ready:
@@ -215,14 +230,17 @@ def _start_hash(training: TrainingConfig, ready: Ready, *, out: Path) -> str:
     """Of the weights that a run goes on from; none where it starts afresh."""
     if not ready.recipe.start:
         return ""
-    return trained_hash(bundle_folder(out, RunReference.read(ready.recipe.start), runs=training.runs))
+    before = ready.recipe.before
+    return trained_hash(shipped_model() if before is None else bundle_folder(out, before, runs=training.runs))
 
 
 def _start(training: TrainingConfig, ready: Ready, *, out: Path) -> Path | None:
     """The bundle that a run goes on from, under its own settings."""
     if not ready.recipe.start:
         return None
-    bundle = bundle_folder(out, RunReference.read(ready.recipe.start), runs=training.runs)
+    if ready.recipe.before is None:
+        return first_part(shipped_model(), folder=ready.folder / START)
+    bundle = bundle_folder(out, ready.recipe.before, runs=training.runs)
     if not isinstance(ready.settings, RunConfig):
         return bundle
     return start_for(bundle, ready.settings.model, folder=ready.folder / START)

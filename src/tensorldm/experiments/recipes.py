@@ -5,6 +5,7 @@ what is missing in the study's own folder, so that the same settings lead from n
 """
 
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -46,7 +47,10 @@ class Recipe(Strict):
     method: str = Field(default=OURS, description=f"{OURS} or one of {', '.join(RIVALS)}")
     size: str | None = Field(default=None, description="a preset's name or a YAML file; by default the study's own")
     stages: tuple[int, ...] = Field(default=(), description="which to train; by default all that the model has")
-    start: str = Field(default="", description="NAME/STAGE of a run before this one, whose weights it goes on from")
+    start: str = Field(
+        default="",
+        description=f"NAME/STAGE of a run before this one, whose weights it goes on from; {SHIPPED}: that Stage 0",
+    )
     minutes: dict[int, float] = Field(default_factory=dict, description="by stage; a stage without them has its steps")
     variant: Variant = Field(default="", description="stages of an ablation that no setting describes")
     tried: tuple[int, ...] = Field(
@@ -74,6 +78,11 @@ class Recipe(Strict):
         if any(minutes <= 0 for minutes in self.minutes.values()):
             raise ValueError("minutes are more than 0")
         return self
+
+    @property
+    def before(self) -> RunReference | None:
+        """The stage of a run that this one goes on from; None where it starts afresh, or from what ships."""
+        return RunReference.read(self.start) if self.start and self.start != SHIPPED else None
 
     @property
     def last_stage(self) -> int:
@@ -104,7 +113,9 @@ class TrainingConfig(Strict):
         for name, recipe in self.runs.items():
             if not name or name != "".join(each for each in name if each.isalnum() or each in "-_."):
                 raise ValueError(f"'{name}' cannot be the name of a run: letters, digits, - _ and . alone")
-            before = RunReference.read(recipe.start) if recipe.start else None
+            before = recipe.before
+            if recipe.start == SHIPPED and recipe.method != OURS:
+                raise ValueError(f"runs.{name}: {SHIPPED} is the start of {OURS} alone")
             if before is not None and (before.stage is None or before.name not in seen):
                 raise ValueError(
                     f"runs.{name} starts from '{recipe.start}', where NAME/STAGE of an earlier run belongs"
@@ -126,9 +137,9 @@ class TrainingConfig(Strict):
         """Of all stages behind a run's weights, up to a stage of it; those that others share count in full."""
         recipe = self.runs[name]
         own = sum(value for stage, value in recipe.minutes.items() if last is None or stage <= last)
-        if not recipe.start:
+        before = recipe.before
+        if before is None:
             return self.time_scale * own
-        before = RunReference.read(recipe.start)
         return self.time_scale * own + self.minutes_with_start(before.name, before.stage)
 
     def needed(self, only: Sequence[str] = ()) -> list[str]:
@@ -138,9 +149,9 @@ class TrainingConfig(Strict):
             raise ConfigError(f"--only {unknown[0]}: there is no such run. Give one of {', '.join(self.runs)}.")
         wanted = set(only or self.runs)
         for name in reversed(self.runs):
-            start = self.runs[name].start
-            if name in wanted and start:
-                wanted.add(RunReference.read(start).name)
+            before = self.runs[name].before
+            if name in wanted and before is not None:
+                wanted.add(before.name)
         return [name for name in self.runs if name in wanted]
 
 
@@ -148,6 +159,11 @@ def reference_of(bundle: Path | None) -> RunReference | None:
     """The run that a method's bundle stands for; None for a folder."""
     text = "" if bundle is None else bundle.as_posix()
     return RunReference.read(text.removeprefix(RUN)) if text.startswith(RUN) else None
+
+
+def shipped_model() -> Path:
+    """The bundle that comes with the package."""
+    return Path(str(files("tensorldm"))) / "weights"
 
 
 def run_folder(out: Path, name: str) -> Path:

@@ -1,12 +1,11 @@
 """A study whose models are found: runs of training and the shipped model become folders of bundles."""
 
-from importlib.resources import files
 from pathlib import Path
 
 from tensorldm.bundle import INDEX
 from tensorldm.errors import DataError
 from tensorldm.experiments.config import ComparisonConfig, MethodConfig, StudyConfig
-from tensorldm.experiments.recipes import SHIPPED, bundle_folder, reference_of
+from tensorldm.experiments.recipes import SHIPPED, bundle_folder, reference_of, shipped_model
 
 PARTS = ("fits", "sampling", "runtime", "probe", "routing")
 
@@ -49,7 +48,7 @@ def _folder(study: StudyConfig, bundle: Path | None, out: Path) -> Path | None:
         assert study.training is not None, "the settings were checked"
         return bundle_folder(out, reference, runs=study.training.runs)
     if bundle == Path(SHIPPED):
-        return Path(str(files("tensorldm"))) / "weights"
+        return shipped_model()
     return bundle
 
 

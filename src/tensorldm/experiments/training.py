@@ -24,7 +24,7 @@ from tensorldm.bundle import INDEX
 from tensorldm.config.run import HardwareConfig
 from tensorldm.doctor import describe_device
 from tensorldm.errors import TensorldmError
-from tensorldm.experiments.preparing_runs import Ready, check_runs, choose_rate, make_ready
+from tensorldm.experiments.preparing_runs import Ready, check_runs, choose_rate, make_ready, planned_steps
 from tensorldm.experiments.recipes import RUNS, RunReference, TrainingConfig, bundle_folder, run_folder
 from tensorldm.experiments.record import processor_name, read_commit
 from tensorldm.experiments.training_log import TRAINED, TrainingLog, steps_of
@@ -76,15 +76,19 @@ def describe_budget(training: TrainingConfig, only: Sequence[str] = ()) -> list[
     names = training.needed(only)
     lines = []
     for name in names:
-        recipe = training.runs[name]
-        stages = ", ".join(f"Stage {n} {training.time_scale * m:.3g}" for n, m in sorted(recipe.minutes.items()))
-        start = f", from {recipe.start}" if recipe.start else ""
-        lines.append(f"{name}: {recipe.method}, {stages or 'by steps'}{start}; {training.minutes(name):.3g} minutes")
+        recipe, steps = training.runs[name], planned_steps(training, name)
+        told = {n: f"{training.time_scale * minutes:.3g} minutes" for n, minutes in recipe.minutes.items()}
+        stages = ", ".join(f"Stage {n}: {told.get(n, f'{count} steps')}" for n, count in steps.items())
+        start = f"; from {recipe.start}" if recipe.start else ""
+        lines.append(f"{name}: {recipe.method}, {stages}{start}")
     total = sum(training.minutes(name) for name in names)
+    by_steps = sum(set(planned_steps(training, name)) > set(training.runs[name].minutes) for name in names)
     count = len(training.rates)
     whole = total + count * training.trial_share * sum(training.minutes_tried(name) for name in names)
     tried = f", {whole:.3g} with the trials of {count} learning rates" if count else ""
-    return [*lines, f"{len(names)} runs, {total:.3g} minutes of steps{tried}; opening and validating come on top"]
+    budget = [f"{total:.3g} minutes of steps{tried}"] if total else []
+    budget += [f"{by_steps} of them by steps, which take as long as they take"] if by_steps else []
+    return [*lines, f"{len(names)} runs, {'; '.join(budget)}; opening and validating come on top"]
 
 
 def train_runs(
@@ -121,8 +125,8 @@ def train_runs(
 
 def comes_after(name: str, training: TrainingConfig) -> str | None:
     """The run that this one starts from."""
-    start = training.runs[name].start
-    return RunReference.read(start).name if start else None
+    before = training.runs[name].before
+    return None if before is None else before.name
 
 
 def do_run(

@@ -58,8 +58,8 @@ class TrainingLog:
             return training.minutes_with_start(reference.name, reference.stage)
         minutes = {int(stage): float(value) for stage, value in trained[-1]["minutes"].items()}
         own = sum(value for stage, value in minutes.items() if reference.stage is None or stage <= reference.stage)
-        start = training.runs[reference.name].start
-        return own + (self.budget(RunReference.read(start), training) if start else 0.0)
+        before = training.runs[reference.name].before
+        return own + (self.budget(before, training) if before is not None else 0.0)
 
     def describe(self, reference: RunReference, training: TrainingConfig) -> str:
         """What is behind a method's weights, in a few words; nothing where the log does not say."""

@@ -133,7 +133,7 @@ def starting_model(config: RunConfig, start: Path | None) -> tuple[TensorLDM, Jo
         return build_model(config.model, config.seed), ("off", "off"), Card()
     model, info = load_bundle(start)
     check_form(start, info, config.model)
-    if info.model != config.model:
+    if info.card.stages == (0,):  # what else it holds is no start: another form's, or first weights of another seed
         expectation, model = model.expectation, build_model(config.model, config.seed)
         assert expectation is not None
         assert model.expectation is not None

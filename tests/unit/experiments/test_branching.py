@@ -1,14 +1,19 @@
-"""A trained stage under other settings: what the decoders read, which adds weights and is fixed once it is trained."""
+"""A trained stage under other settings, and what ships as a start."""
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from tensorldm.build import build_model
 from tensorldm.bundle import Card, load_bundle, read_info, write_bundle
 from tensorldm.config.reading import read_config
 from tensorldm.config.run import RunConfig
 from tensorldm.errors import ConfigError
-from tensorldm.experiments.branching import start_for
+from tensorldm.experiments import preparing_runs
+from tensorldm.experiments.branching import first_part, start_for
+from tensorldm.experiments.preparing_runs import check_runs, make_ready
+from tensorldm.experiments.recipes import TrainingConfig
+from tensorldm.training.paper_stage import starting_model
 
 
 def test_what_the_decoders_read_is_a_switch_until_a_stage_has_trained_them_to(tmp_path):
@@ -31,3 +36,54 @@ def test_what_the_decoders_read_is_a_switch_until_a_stage_has_trained_them_to(tm
         assert read_info(start_for(folder / "3", other, folder=folder / "start")).weights_sha256 == first
         with pytest.raises(ConfigError, match="trained with decoder_condition"):
             start_for(folder / "4", other, folder=folder / "late")
+
+
+EXPECTING = (
+    "model.expectation={channels: [8, 8], blocks: [1, 1], vector_channels: 8}",
+    "stages.0={steps: 1, box: [16, 16, 16]}",
+)
+FROM_WHAT_SHIPS = {"first": {"start": "shipped", "stages": [1]}, "again": {"start": "shipped", "stages": [1], "seed": 1}}
+
+
+def _shipped(folder, *overrides: str):
+    config = read_config(RunConfig, "smoke", overrides).model
+    weights = build_model(config, 5).state_dict()
+    write_bundle(folder, weights, config=config, joint=("gated", "gated"), card=Card(stages=(0, 1, 2, 3, 4, 5)))
+    return weights
+
+
+def _training(**changes) -> TrainingConfig:
+    known = {"size": "smoke", "changes": EXPECTING, "runs": FROM_WHAT_SHIPS}
+    return TrainingConfig.model_validate({**known, **changes})
+
+
+def test_a_run_from_what_ships_has_its_expectation_and_first_weights_of_its_own_for_the_rest(tmp_path, monkeypatch):
+    """Of the shipped model's later stages nothing may leak into an ablation of them."""
+    weights = _shipped(tmp_path / "shipped", *EXPECTING)
+    monkeypatch.setattr(preparing_runs, "shipped_model", lambda: tmp_path / "shipped")
+    check_runs(_training(), tmp_path, seed=0)
+    for name, seed in (("first", 0), ("again", 1)):
+        ready = make_ready(_training(), name, tmp_path, seed=0)
+        assert (ready.settings.seed, ready.stages) == (seed, (1,))
+        model, joint, card = starting_model(ready.settings, ready.start)
+        assert (joint, card.stages) == (("off", "off"), (0,))
+        fresh = build_model(ready.settings.model, seed).state_dict()
+        for key, value in model.state_dict().items():
+            torch.testing.assert_close(value, weights[key] if key.startswith("expectation.") else fresh[key])
+    made = (tmp_path / "runs" / "first" / "start" / "bundle.json").stat().st_mtime_ns
+    make_ready(_training(), "first", tmp_path, seed=0)
+    assert (tmp_path / "runs" / "first" / "start" / "bundle.json").stat().st_mtime_ns == made
+    weights = _shipped(tmp_path / "shipped", *EXPECTING, "model.unet.channels=[8, 16]")
+    with pytest.raises(ConfigError, match="begun with other start"):
+        make_ready(_training(), "first", tmp_path, seed=0)
+
+
+def test_what_ships_is_a_start_for_a_model_of_its_form_alone(tmp_path, monkeypatch):
+    _shipped(tmp_path / "shipped")
+    monkeypatch.setattr(preparing_runs, "shipped_model", lambda: tmp_path / "shipped")
+    with pytest.raises(ConfigError, match="another size or form"):
+        check_runs(_training(), tmp_path, seed=0)
+    with pytest.raises(ConfigError, match="no Stage 0 to start from"):
+        first_part(tmp_path / "shipped", folder=tmp_path / "start")
+    with pytest.raises(ValidationError, match="shipped is the start of tensorldm alone"):
+        _training(runs={"unet": {"method": "unet", "start": "shipped"}})

@@ -160,7 +160,7 @@ def test_a_few_steps_teach_decoders_that_knew_the_anatomy_to_read_the_experts(co
         torch.nn.init.zeros_(narrow.weight)
     silent = _error(model, config, both)
     print(f"Φ_X {known:.3f}, at the switch {puzzled:.3f}, learned {learned:.3f}, then told nothing {silent:.3f}")
-    assert known < 0.8 * puzzled
+    assert known < 0.9 * puzzled
     assert learned < 0.8 * puzzled
     assert learned < 0.95 * silent
 

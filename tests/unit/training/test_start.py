@@ -24,6 +24,16 @@ def _bundle(folder, *, stages: tuple[int, ...]):
     return weights
 
 
+def test_after_stage_0_the_rest_begins_with_first_weights_of_this_run_s_seed(tmp_path):
+    """What a bundle of Stage 0 holds beside its expectation are first weights too, of whatever seed made it."""
+    weights = _bundle(tmp_path, stages=(0,))
+    config = read_config(RunConfig, "smoke", (*EXPECTING, "seed=3"))
+    found, fresh = starting_model(config, tmp_path)[0].state_dict(), build_model(config.model, 3).state_dict()
+    for name, value in found.items():
+        kept = name.startswith("expectation.")
+        torch.testing.assert_close(value, weights[name].half().float() if kept and value.ndim else fresh[name])
+
+
 def test_stage_0_may_go_on_in_another_form(tmp_path):
     weights = _bundle(tmp_path, stages=(0,))
     config = read_config(RunConfig, "smoke", OTHER_FORM)
