@@ -42,7 +42,10 @@ EXPECTING = (
     "model.expectation={channels: [8, 8], blocks: [1, 1], vector_channels: 8}",
     "stages.0={steps: 1, box: [16, 16, 16]}",
 )
-FROM_WHAT_SHIPS = {"first": {"start": "shipped", "stages": [1]}, "again": {"start": "shipped", "stages": [1], "seed": 1}}
+FROM_WHAT_SHIPS = {
+    "first": {"start": "shipped", "stages": [1]},
+    "again": {"start": "shipped", "stages": [1], "seed": 1},
+}
 
 
 def _shipped(folder, *overrides: str):
