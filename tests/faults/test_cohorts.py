@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 CLOSED = ("--method", "minimum-norm")
+COARSE = ("shape=[40,48,40]", "voxel_mm=[4.0,4.0,4.0]", "protocol.b0s=[2,2]", "protocol.directions=[12,12]")
 NAMES = [f"{900001 + number}" for number in range(50)]
 
 
@@ -36,13 +37,13 @@ def test_a_corrupt_subject_among_fifty(cohort, tmp_path, program, check):
     assert 0.2 < np.median(fa[fa > 0]) < 0.8
 
 
-def _kill_a_busy_worker(tmp_path, killed):
+def _kill_a_busy_worker(tmp_path, killed, unfinished="**/.out.*.part"):
     """As soon as a worker is writing a subject, it is killed."""
     from tensorldm.work import cluster  # noqa: F401  loaded before the race begins
 
     end = time.monotonic() + 180
     while time.monotonic() < end and not killed:
-        for folder in tmp_path.glob("**/.out.*.part"):
+        for folder in tmp_path.glob(unfinished):
             for process in _writers(folder):
                 os.kill(process, signal.SIGKILL)
                 killed.append(process)
@@ -76,4 +77,20 @@ def test_a_worker_killed_in_the_middle_of_a_subject(cohort, tmp_path, program, c
     assert killed, "no worker was caught writing"
     assert answer.code == 0, answer.err
     assert results(out) == results(tmp_path / "undisturbed"), "the same bytes as one process gives"
+    assert debris(tmp_path) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc to find the worker that is writing")
+def test_a_worker_killed_in_the_middle_of_a_virtual_subject(tmp_path, program, check):
+    results, debris = check
+    wanted = ("--subjects", 3, *(word for each in COARSE for word in ("--set", each)))
+    assert program("cohort", "--out", tmp_path / "undisturbed", *wanted).code == 0
+    killed = []
+    killer = threading.Thread(target=_kill_a_busy_worker, args=(tmp_path, killed, "out/.sub-*.part"))
+    killer.start()
+    answer = program("cohort", "--out", tmp_path / "out", *wanted, "--workers", 2)
+    killer.join()
+    assert killed, "no worker was caught writing"
+    assert answer.code == 0, answer.err
+    assert results(tmp_path / "out") == results(tmp_path / "undisturbed"), "the same bytes as one process gives"
     assert debris(tmp_path) == []

@@ -22,6 +22,7 @@ from tensorldm.imaging.gradients import read_gradients
 from tensorldm.imaging.layouts import find_scans
 from tensorldm.imaging.nifti import read_mask, read_volume
 from tensorldm.imaging.tensor_files import read_provenance, read_tensor
+from tensorldm.work.lock import holding
 
 VALIDATOR = Path(sys.executable).parent / "bids-validator-deno"
 SMALL = ("shape=[40,48,40]", "voxel_mm=[4.0,4.0,4.0]", "protocol.b0s=[2,2]", "protocol.directions=[12,12]")
@@ -150,6 +151,18 @@ def test_running_again_makes_only_what_is_missing_and_the_same_bytes(bids, tmp_p
     run(copy, subjects=2, settings=QUIET)
     assert kept.stat().st_mtime_ns == before
     assert (copy / "sub-0001/dwi/sub-0001_dwi.nii.gz").read_bytes() == lost
+
+
+def test_one_run_at_a_time_and_what_a_killed_one_left_is_cleared_away(bids, tmp_path):
+    copy = tmp_path / "cohort"
+    shutil.copytree(bids, copy)
+    left = copy / ".sub-0003.0123abcd.part" / "scan"
+    left.mkdir(parents=True)
+    with holding(copy), pytest.raises(DataError, match="another run is writing there"):
+        run(copy, subjects=2, settings=QUIET)
+    assert left.is_dir()
+    run(copy, subjects=2, settings=QUIET)
+    assert list(copy.glob(".*")) == []
 
 
 def test_a_cohort_of_other_settings_is_not_mixed_in(bids):

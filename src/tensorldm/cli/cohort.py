@@ -1,5 +1,6 @@
 """``tensorldm cohort``: virtual subjects as files, as a scanner would give them, with the truth beside."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -28,10 +29,12 @@ def cohort(
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from tensorldm.cli.crew import ended_gently
     from tensorldm.cohort.config import read_cohort
     from tensorldm.cohort.sources import open_source
     from tensorldm.cohort.writing import Plan, layout_named, write_cohort
     from tensorldm.imaging.heads import read_heads
+    from tensorldm.work.folder import writing_to
 
     settings = read_cohort(config, overrides or [])
     plan = Plan(
@@ -44,10 +47,11 @@ def cohort(
         out=out,
     )
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True) as progress:
+    with ended_gently(), writing_to(out), Progress(*columns, transient=True) as progress:
         task = progress.add_task("virtual subjects", total=subjects)
-        for label in write_cohort(plan, subjects, workers=workers):
-            progress.update(task, advance=1, description=label)
+        with closing(write_cohort(plan, subjects, workers=workers)) as written:
+            for label in written:
+                progress.update(task, advance=1, description=label)
     anatomies = len({head.anatomy for head in read_heads(out).values()})
     typer.echo(
         f"{subjects} subjects of {anatomies} independent anatomies ({split}) are in {out}; "

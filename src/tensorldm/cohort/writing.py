@@ -1,12 +1,12 @@
 """A virtual cohort on the disk: subjects made one by one, each whole or absent, the finished ones never made again."""
 
 import json
-import multiprocessing
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ from tensorldm.cohort.virtual import make_subject
 from tensorldm.errors import ConfigError, DataError
 from tensorldm.imaging.atomic import write_json
 from tensorldm.rng import derive_seed
+from tensorldm.work.crew import Lost
+from tensorldm.work.lock import INSIDE
+from tensorldm.work.pool import perform_in_pool
 
 ABOUT = "subject.json"
 """Beside each subject's truth: which anatomy it was made from."""
@@ -75,7 +78,7 @@ def layout_named(name: str) -> LayoutName:
     raise ConfigError(f"--layout {name}: there is no such layout. Give one of {', '.join(LAYOUTS)}.")
 
 
-def write_cohort(plan: Plan, subjects: int, *, workers: int = 1) -> Iterator[str]:
+def write_cohort(plan: Plan, subjects: int, *, workers: int = 1) -> Generator[str, None, None]:
     """Write what is missing of a cohort's first ``subjects`` subjects, giving the label of each when it is there."""
     missing = [index for index in range(subjects) if not plan.folder(index).is_dir()]
     _refuse_mixture(plan)
@@ -84,11 +87,12 @@ def write_cohort(plan: Plan, subjects: int, *, workers: int = 1) -> Iterator[str
     for index in range(subjects):
         if index not in missing:
             yield plan.layout.label(index)
-    for count, index in enumerate(_written(plan, missing, workers), start=1):
-        _list_finished(plan, subjects)
-        yield plan.layout.label(index)
-        if count == 1:
-            _refuse_if_too_little_room(plan, index, left=len(missing) - count)
+    with closing(_written(plan, missing, workers)) as written:
+        for count, index in enumerate(written, start=1):
+            _list_finished(plan, subjects)
+            yield plan.layout.label(index)
+            if count == 1:
+                _refuse_if_too_little_room(plan, index, left=len(missing) - count)
 
 
 def write_subject(plan: Plan, index: int) -> int:
@@ -118,20 +122,23 @@ def write_subject(plan: Plan, index: int) -> int:
     return index
 
 
-def _written(plan: Plan, indices: Sequence[int], workers: int) -> Iterator[int]:
+def _written(plan: Plan, indices: Sequence[int], workers: int) -> Generator[int, None, None]:
     if workers == 1 or len(indices) < 2:
         for index in indices:
             yield write_subject(plan, index)
         return
-    # Spawned, not forked: torch's threads do not survive a fork.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        futures = [pool.submit(write_subject, plan, index) for index in indices]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    alone = partial(_write_on_one_core, plan)
+    with closing(perform_in_pool(alone, indices, workers=min(workers, len(indices)))) as ended:
+        for each in ended:
+            if isinstance(each, Lost):
+                raise DataError(f"{plan.folder(each.job)}: {each.reason}")
+            yield each.value
+
+
+def _write_on_one_core(plan: Plan, index: int) -> int:
+    """However many processes there are, each makes the same bytes."""
+    torch.set_num_threads(1)
+    return write_subject(plan, index)
 
 
 def _record_path(plan: Plan) -> Path:
@@ -145,7 +152,7 @@ def _about_path(plan: Plan, label: str) -> Path:
 def _refuse_mixture(plan: Plan) -> None:
     path = _record_path(plan)
     if not path.exists():
-        if plan.out.is_dir() and any(plan.out.iterdir()):
+        if plan.out.is_dir() and any(path.name != INSIDE for path in plan.out.iterdir()):
             raise DataError(f"{plan.out}: not empty and not a cohort of this layout. Choose another folder with --out.")
         return
     there, wanted = _read_json(path), json.loads(json.dumps(plan.record))
