@@ -18,7 +18,7 @@ from torch import Tensor
 from tensorldm.cohort.anatomy import TISSUES
 from tensorldm.cohort.axes import Size, along_axes
 from tensorldm.cohort.measurement import measure
-from tensorldm.cohort.scanner import add_noise, deviations, grid_matrices, laid_out
+from tensorldm.cohort.scanner import add_noise, deviations, grid_matrices, laid_out, smoothed
 from tensorldm.cohort.virtual import VirtualSubject
 from tensorldm.dti.packing import MIRROR_SIGNS
 from tensorldm.imaging.frames import between
@@ -57,7 +57,8 @@ def space_of(shape: tuple[int, ...], voxel_size: Size) -> Space:
 def write_scan(subject: VirtualSubject, paths: ScanPaths, *, air_seed: int | None) -> None:
     """The series, its gradients and, where asked for, mask and gradient deviation.
 
-    Outside the brain there is the noise of air, drawn from ``air_seed``, or nothing where that is None.
+    Outside the brain there is the noise of air, drawn from ``air_seed``, or nothing where that is None; a scanner that
+    blurs its images blurs the air with the brain.
     """
     scan = subject.scan
     space = space_of(tuple(scan.mask.shape), scan.voxel_size)
@@ -66,7 +67,10 @@ def write_scan(subject: VirtualSubject, paths: ScanPaths, *, air_seed: int | Non
         air = ~scan.mask
         silence = volumes.new_zeros(len(volumes), int(air.sum()))
         noise = generator(air_seed, "air", device=volumes.device)
-        volumes[:, air] = add_noise(silence, scan.sigma, coils=scan.protocol.coils, generator=noise)
+        around = add_noise(silence, scan.sigma, coils=scan.protocol.coils, generator=noise)
+        if scan.protocol.smoothing_fwhm > 0:
+            around = smoothed(around.T, air, fwhm=scan.protocol.smoothing_fwhm, voxel_size=scan.voxel_size).T
+        volumes[:, air] = around
     whole = _flipped(volumes).mul_(WHITE_MATTER_INTENSITY).round_().clamp_(0, np.iinfo(np.int16).max)
     table = scan.protocol.directions * scan.protocol.directions.new_tensor([-1.0, 1.0, 1.0])
     gradients = GradientTable(scan.protocol.bvals.numpy(), table.numpy())
