@@ -39,6 +39,20 @@ def draw_deformation(
     extra_velocity: Float[Tensor, "3 a b c"] | None = None,
 ) -> Deformation:
     """A random pose and warp of an anatomy onto its own grid; ``extra_velocity`` (on the velocity grid) is added."""
+    velocity = draw_velocity(anatomy, settings, generator=generator)
+    if extra_velocity is not None:
+        velocity += extra_velocity
+    return pull_back(
+        draw_pose(settings, generator),
+        velocity,
+        velocity_voxel_size=velocity_grid(anatomy)[1],
+        shape=_shape(anatomy.s0),
+        voxel_size=anatomy.voxel_size,
+    )
+
+
+def draw_velocity(anatomy: Anatomy, settings: WarpSettings, *, generator: Generator) -> Float[Tensor, "3 a b c"]:
+    """The field whose flow changes a head's shape, on the velocity grid: the sum of its scales."""
     shape, voxel_size = velocity_grid(anatomy)
     velocity = torch.zeros(3, *shape, device=anatomy.s0.device)
     for spacing, displacement in zip(settings.spacing_mm, settings.displacement_mm, strict=True):
@@ -46,15 +60,7 @@ def draw_deformation(
             shape, voxel_size, spacing_mm=spacing, channels=3, generator=generator, device=velocity.device
         )
         velocity += displacement * field
-    if extra_velocity is not None:
-        velocity += extra_velocity
-    return pull_back(
-        draw_pose(settings, generator),
-        velocity,
-        velocity_voxel_size=voxel_size,
-        shape=_shape(anatomy.s0),
-        voxel_size=anatomy.voxel_size,
-    )
+    return velocity
 
 
 def draw_pose(settings: WarpSettings, generator: Generator) -> Float[Tensor, "3 4"]:
