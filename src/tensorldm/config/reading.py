@@ -6,7 +6,7 @@ PyYAML is loaded when a YAML text is read or written: the schemas of bundles and
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -101,9 +101,13 @@ def _explain(error: ValidationError, schema: type[Strict]) -> str:
         # A rule about a whole group says itself which of its values is wrong.
         found = "" if isinstance(first["input"], dict) else f" (found {_shown(first['input'])})"
         return f"'{key}': {what}{found}." if key else f"{what}{found}."
-    near = difflib.get_close_matches(key, _keys(schema), n=1)
-    hint = f" Did you mean '{near[0]}'?" if near else f" Known keys: {', '.join(sorted(schema.model_fields))}."
-    return f"there is no setting '{key}'.{hint}"
+    *parents, name = first["loc"]
+    group, path = _group(schema, parents), "".join(f"{part}." for part in parents)
+    near = [path + known for known in difflib.get_close_matches(str(name), group.model_fields, n=1)]
+    if not (near or parents):
+        near = difflib.get_close_matches(key, _keys(schema), n=1)
+    known_keys = ", ".join(sorted(path + known for known in group.model_fields))
+    return f"there is no setting '{key}'. " + (f"Did you mean '{near[0]}'?" if near else f"Known keys: {known_keys}.")
 
 
 def _keys(schema: type[BaseModel], prefix: str = "") -> list[str]:
@@ -113,6 +117,22 @@ def _keys(schema: type[BaseModel], prefix: str = "") -> list[str]:
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             keys += _keys(field.annotation, f"{prefix}{name}.")
     return keys
+
+
+def _group(schema: type[BaseModel], path: Sequence[str | int]) -> type[BaseModel]:
+    """The settings that a path leads to; keys of a mapping (``stages.4``) are no settings of their own."""
+    group: type[BaseModel] = schema
+    for part in path:
+        field = group.model_fields.get(str(part))
+        group = group if field is None else _schema_in(field.annotation) or group
+    return group
+
+
+def _schema_in(annotation: Any) -> type[BaseModel] | None:
+    """The first schema of an annotation: of ``Group``, ``Group | None`` and ``dict[str, Group]`` it is ``Group``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for inner in get_args(annotation) if (found := _schema_in(inner)) is not None), None)
 
 
 def _shown(value: Any) -> str:

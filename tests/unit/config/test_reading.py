@@ -13,9 +13,15 @@ class Noise(Strict):
     snr: float = Field(gt=0)
 
 
+class Echo(Strict):
+    delay: float = 1.0
+
+
 class Settings(Strict):
     steps: int = Field(gt=0)
     noise: Noise
+    maybe: Echo | None = None
+    stages: dict[str, Echo] = Field(default_factory=dict)
 
 
 @pytest.fixture
@@ -33,6 +39,21 @@ def test_an_override_reaches_a_nested_key_and_later_ones_win(file):
 def test_a_misspelt_key_is_refused_by_name_with_the_nearest_known_one(file):
     with pytest.raises(ConfigError, match=r"no setting 'noise\.snrr'.*Did you mean 'noise\.snr'"):
         read_config(Settings, file, ["noise.snrr=30"])
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("stages.4.dealy=3", r"'stages\.4\.dealy'\. Did you mean 'stages\.4\.delay'\?"),
+        ("maybe.dealy=3", r"'maybe\.dealy'\. Did you mean 'maybe\.delay'\?"),
+        ("stages.4.loud=3", r"'stages\.4\.loud'\. Known keys: stages\.4\.delay\."),
+        ("maybe.q=3", r"'maybe\.q'\. Known keys: maybe\.delay\."),
+        ("loudness=3", r"'loudness'\. Known keys: maybe, noise, stages, steps\."),
+    ],
+)
+def test_a_key_of_a_group_that_may_be_missing_or_is_one_of_many_is_looked_for_in_that_group(file, override, words):
+    with pytest.raises(ConfigError, match=f"no setting {words}"):
+        read_config(Settings, file, [override])
 
 
 @pytest.mark.parametrize(
