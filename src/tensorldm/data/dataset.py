@@ -17,6 +17,7 @@ from tensorldm.batch import VOLUMES, Batch, mask_centre
 from tensorldm.data.augment import NO_AUGMENTATION, Augmentation, augment
 from tensorldm.data.sampler import brain_corner, subject_at
 from tensorldm.data.store import Store
+from tensorldm.errors import ConfigError
 from tensorldm.imaging.heads import Split
 from tensorldm.rng import numpy_generator
 
@@ -78,6 +79,7 @@ def common_box(items: Sequence[Batch], *, multiple: int = 1) -> Box:
 
 def collate(items: Sequence[Batch], *, box: Box) -> Batch:
     """One batch of one size: each item's brain in the middle of the box, zeros around it, the overhang cut off."""
+    require_one_number(items)
     boxed = [_boxed(item, box) for item in items]
     joined = {
         field.name: torch.cat([getattr(item, field.name) for item in boxed])
@@ -85,6 +87,17 @@ def collate(items: Sequence[Batch], *, box: Box) -> Batch:
         if field.name != "subjects"
     }
     return Batch(**joined, subjects=tuple(name for item in items for name in item.subjects))
+
+
+def require_one_number(items: Sequence[Batch]) -> None:
+    """Refuse to join scans of different numbers of volumes."""
+    counts = sorted({item.dwi.shape[1] for item in items})
+    if len(counts) > 1:
+        raise ConfigError(
+            f"The subjects {items[0].subjects[0]} to {items[-1].subjects[-1]} have {counts[0]} to {counts[-1]} input "
+            "volumes, and a batch has one number. Let the batch size divide data.replay_group and the cohort's "
+            "protocol.scheme.group."
+        )
 
 
 def _boxed(item: Batch, box: Box) -> Batch:

@@ -16,7 +16,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from tensorldm.batch import VOLUMES, Batch
-from tensorldm.data.dataset import Box, collate
+from tensorldm.data.dataset import Box, collate, require_one_number
 from tensorldm.data.sampler import brain_voxels, corner_about
 from tensorldm.rng import generator
 
@@ -190,6 +190,7 @@ def split(batch: Batch) -> list[Batch]:
 
 def join(items: Sequence[Batch]) -> Batch:
     """Batches of one grid as one."""
+    require_one_number(items)
     tensors = {
         f.name: torch.cat([getattr(item, f.name) for item in items]) for f in fields(Batch) if f.name != "subjects"
     }

@@ -1,11 +1,12 @@
 import itertools
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 import torch
 
 from tensorldm.batch import Batch
+from tensorldm.errors import ConfigError
 from tensorldm.training.streams import Ahead, Boxed, Kept, Patches, Replayed, join, num_bytes, split
 
 
@@ -118,6 +119,30 @@ def test_reading_ahead_reads_each_batch_once(heads):
     stream._thread.shutdown()
     assert sorted(counting.made) == sorted({*counting.made})
     assert {0, 1, 4, 5, 8, 9} <= {*counting.made}
+
+
+class _Growing:
+    """Heads whose number of volumes is another in every group of four."""
+
+    def __init__(self, heads) -> None:
+        self.heads = heads
+
+    def batch(self, *, seed, position, size):
+        head, volumes = self.heads.batch(seed=seed, position=position, size=size), [*range(4)] + [3] * (position // 4)
+        return replace(
+            head, dwi=head.dwi[:, volumes], bvals=head.bvals[:, volumes], directions=head.directions[:, volumes]
+        )
+
+
+@pytest.mark.parametrize("kind", ["whole", "patches"])
+def test_a_batch_of_scans_with_different_numbers_of_volumes_is_refused_with_what_to_do(kind, heads):
+    replayed = Replayed(_Growing(heads), times=2, window=8, group=4)
+    stream = Patches(replayed, (4, 4, 4)) if kind == "patches" else Boxed(replayed, (8, 8, 8))
+    assert stream.batch(seed=0, position=0, size=4).mask.shape[0] == 4
+    order = [replayed.place(0, position)[1] // 4 for position in range(16)]
+    border = next(position for position in range(16) if order[position] != order[position + 1])
+    with pytest.raises(ConfigError, match=r"have 4 to 5 input volumes.*Let the batch size divide data\.replay_group"):
+        stream.batch(seed=0, position=border, size=2)
 
 
 class _Numbered:
