@@ -1,9 +1,10 @@
 """Which gradient stands for which axis: the paper's choice of three directions, made in one place."""
 
+import math
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tensorldm.shapes import Directions
@@ -11,7 +12,9 @@ from tensorldm.shapes import Directions
 FARTHEST_DEGREES = 55.0
 """No direction is farther than 54.7° from its nearest axis."""
 MOST_CANDIDATES = 24
-"""For each axis; farther ones are not looked at."""
+"""For each axis; farther ones are not looked at, and repeats of one direction count once."""
+SAME_DIRECTION_DEGREES = 0.1
+"""Repeats differ by the digits of a text file."""
 
 
 class AxisChoice(NamedTuple):
@@ -45,7 +48,8 @@ def nearest_that_span(directions: Directions, *, least_volume: float, antipodal:
     """
     angles = _angles_to_axes(directions, antipodal=antipodal)
     cost = _cost(angles)
-    near = cost.argsort(dim=1)[:, :MOST_CANDIDATES]
+    different = _first_of_each(directions, antipodal=antipodal)
+    near = different[cost[:, different].argsort(dim=1)[:, :MOST_CANDIDATES]]
     triads = torch.cartesian_prod(*near)
     sums = cost[torch.arange(3), triads].sum(dim=1)
     volumes = torch.linalg.det(directions.double().cpu()[triads]).abs()
@@ -61,6 +65,14 @@ def _angles_to_axes(directions: Directions, *, antipodal: bool) -> Float[Tensor,
     """In degrees, of each direction to x, y and z."""
     cosines = directions.double().cpu()
     return torch.rad2deg(torch.acos((cosines.abs() if antipodal else cosines).clamp(-1, 1)))
+
+
+def _first_of_each(directions: Directions, *, antipodal: bool) -> Int[Tensor, " m"]:
+    """Where each direction occurs for the first time."""
+    vectors = directions.double().cpu()
+    cosines = vectors @ vectors.T
+    same = (cosines.abs() if antipodal else cosines) > math.cos(math.radians(SAME_DIRECTION_DEGREES))
+    return torch.nonzero(~same.tril(diagonal=-1).any(dim=1)).flatten()
 
 
 def _cost(angles: Float[Tensor, "n 3"]) -> Float[Tensor, "3 n"]:

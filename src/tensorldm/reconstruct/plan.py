@@ -3,14 +3,23 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from jaxtyping import Float
+from numpy import ndarray
 
 from tensorldm.data.selection import PAPER_SHELL, Selection, select_axes, select_well_conditioned
+from tensorldm.dti.signal import design_matrix
+from tensorldm.imaging.flips import LARGEST_CONDITION
 from tensorldm.imaging.gradients import GradientTable
 from tensorldm.imaging.grid import Grid, working_grid
 from tensorldm.imaging.volume import Space
 from tensorldm.reconstruct import guard
 from tensorldm.reconstruct.engine import Traits
 from tensorldm.reconstruct.settings import MOST_DIRECTIONS, Settings
+
+FAINT_KNOWLEDGE = 0.3
+"""Of a component before anything is measured; a direction along an axis adds 1 to what is known of its diffusivity.
+What repeats tell beyond that, turned by a degree or two in motion correction, is less than this and mostly noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +81,29 @@ def _directions(gradients: GradientTable, selection: Selection, *, most: int | N
     """The shell's volumes; of more than ``most`` those that together measure the tensor best."""
     if most is None or len(selection.shell_indices) <= most:
         return selection.shell_indices
+    directions = torch.from_numpy(gradients.directions[list(selection.shell_indices)])
+    rows = -design_matrix(torch.ones(len(directions), dtype=directions.dtype), directions)[:, :6].numpy()
+    if np.linalg.cond(rows) > LARGEST_CONDITION:
+        return tuple(selection.shell_indices[place] for place in sorted(_most_informative(rows, most)))
     return select_well_conditioned(gradients, most, shell=selection.shell).directions
+
+
+def _most_informative(rows: Float[ndarray, "n 6"], count: int) -> list[int]:
+    """Take in turn the direction that tells most about what is known least, the earliest of equal ones.
+
+    For directions that leave a part of the tensor unmeasured, such as three that are repeated many times: whichever
+    are taken, their condition number is infinite, and the lowest one is rounding error.
+    """
+    chosen: list[int] = []
+    known = FAINT_KNOWLEDGE * np.eye(6)
+    for _ in range(count):
+        seen = rows @ np.linalg.inv(known)
+        gains = (seen**2).sum(axis=1) / (1 + (seen * rows).sum(axis=1))  # by how much the trace of the inverse falls
+        gains[chosen] = -1.0
+        best = int(np.flatnonzero(gains >= (1 - 1e-6) * gains.max())[0])
+        chosen.append(best)
+        known += np.outer(rows[best], rows[best])
+    return chosen
 
 
 def _best_shell(gradients: GradientTable) -> float:

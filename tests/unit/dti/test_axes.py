@@ -69,6 +69,13 @@ def test_a_spanning_choice_is_the_nearest_of_all_that_span(generator):
         assert found is None or sum(found.angles_degrees) == pytest.approx(min(sums), abs=0.01)
 
 
+def test_a_spanning_choice_is_found_among_any_number_of_repeats():
+    diagonal = _unit([[1, 1, -0.5], [1, -0.5, 1], [-0.5, 1, 1]])
+    choice = nearest_that_span(diagonal.repeat_interleave(40, dim=0), least_volume=0.1)
+    assert choice is not None
+    assert sorted(choice.indices) == [0, 40, 80]
+
+
 def test_directions_in_a_plane_span_nothing():
     assert nearest_that_span(_unit([[1, 0, 0], [0, 1, 0], [1, 1, 0], [1, -1, 0]]), least_volume=0.1) is None
     nearly = _unit([[1, 0, 0.1], [0, 1, -0.1], [1, 1, 0.2], [1, -1, -0.1]])

@@ -178,6 +178,24 @@ def test_angles_are_those_of_the_volumes_that_are_used():
     assert plan.angles_degrees[0] > 5
 
 
+THREE = np.array([[1, 1, -0.5], [1, -0.5, 1], [-0.5, 1, 1]])
+JITTER = 0.02 * np.random.default_rng(5).normal(size=(30, 3))
+
+
+@pytest.mark.parametrize("repeats", [5, 6, 8, 10])
+@pytest.mark.parametrize("directions", [np.eye(3), THREE, np.vstack([THREE, [1, 1, 1]])], ids=["axes", "three", "four"])
+@pytest.mark.parametrize("jitter", [0, 1], ids=["equal", "corrected"])
+def test_of_directions_that_are_repeated_a_model_takes_each_about_as_often(directions, repeats, jitter):
+    """Clinical scans average three directions many times, and motion correction turns each repeat a little."""
+    count = len(directions)
+    repeated = np.tile(directions, (repeats, 1))[: 30 - 30 % count]
+    gradients = table([1000] * len(repeated), repeated + jitter * JITTER[: len(repeated)])
+    plan = make_plan(space(), gradients, traits=DIRECTIONAL, settings=Settings())
+    times = np.bincount([(volume - 1) % count for volume in plan.used[1:]], minlength=count)
+    assert times.sum() == 12
+    assert times.max() - times.min() <= 1
+
+
 def test_a_formula_works_on_the_scans_own_voxels_and_a_model_on_2_mm():
     thick = space((1.7, 1.7, 5), (100, 100, 30))
     gradients = table([1000] * 3)
