@@ -81,7 +81,8 @@ def probe_moments(opened: Opened) -> dict[tuple[str, str], Moments]:
     latents = rearrange(opened.latents[0], "d f x y z -> x y z (d f)")
     levels = [rearrange(level[0, 0], "f x y z -> x y z f") for level in opened.features.fused]
     voxels = mask.nonzero()
-    fine = torch.cat([_looked_up(level, voxels, 2**index) for index, level in enumerate(levels)], dim=1)
+    sizes = [size // 2**above for above in reversed(range(len(levels)))]  # the last level is as coarse as the latents
+    fine = torch.cat([_looked_up(level, voxels, each) for level, each in zip(levels, sizes, strict=True)], dim=1)
     return {
         (FEATURES, VOXEL): moments(fine, fa[mask]),
         (LATENTS, VOXEL): moments(_looked_up(latents, voxels, size), fa[mask]),

@@ -145,6 +145,27 @@ def test_a_voxel_is_told_the_latent_of_the_cell_it_lies_in(opened):
     assert torch.allclose(found.feature_target, expected.feature_target)
 
 
+def test_a_voxel_is_told_the_features_of_where_it_lies_in_a_model_that_begins_at_half_resolution_too(
+    work, bundle, make_bundle
+):
+    """Against nearest upsampling of every level to the grid of the scan."""
+    halved = make_bundle(
+        3,
+        "model.autoencoder.patch=2",
+        "model.autoencoder.encoder_channels=[8, 12]",
+        "model.autoencoder.conditioner_channels=[6, 8]",
+        "model.autoencoder.decoder_channels=[8, 8]",
+        "model.autoencoder.attention_levels=[1]",
+    )
+    for opened in (work.opened(bundle), work.opened(halved)):
+        mask = opened.batch.mask[0]
+        wide = [-(-side // opened.model.side_multiple) * opened.model.side_multiple for side in mask.shape]
+        levels = [torch.nn.functional.interpolate(level[:, 0], size=wide) for level in opened.features.fused]
+        x, y, z = mask.shape
+        expected = torch.cat(levels, dim=1)[0, :, :x, :y, :z].movedim(0, -1)[mask].double().mean(dim=0)
+        assert torch.allclose(probe_moments(opened)["features", "r2_voxel"].feature_mean, expected)
+
+
 def test_autoencoding_is_the_models_own_decoding_of_the_references_latents(opened, bundle):
     model, info = load_bundle(bundle)
     again = Opened(model, info, opened.batch)
