@@ -51,7 +51,20 @@ def test_runs_beside_each_other_end_as_runs_in_turn(tmp_path):
             torch.testing.assert_close(weight, theirs[key], rtol=1e-3, atol=1e-4)
     records = {record["run"]: record for record in TrainingLog.of(tmp_path / "together").records()}
     assert sorted(records) == ["broken", "superdti", "unet"]
-    assert all(record["at_once"] == 2 and "2 runs at a time" in record["hardware"] for record in records.values())
+    begun_together = [records[name] for name in ("broken", "unet")]  # who comes after them may be left alone
+    assert all(record["at_once"] == 2 and "2 runs at a time" in record["hardware"] for record in begun_together)
+
+
+@pytest.mark.slow
+def test_the_log_says_how_many_runs_there_were_and_not_how_many_were_allowed(tmp_path):
+    """A run that is mended by itself has more steps in its minutes than those that shared the GPU."""
+    training = TrainingConfig.model_validate(study({"unet": run("unet"), "superdti": run("superdti")}))
+    said: list[str] = []
+    train_side_by_side(training, tmp_path, seed=0, at_once=3, only=["unet"], accelerator="cpu", say=said.append)
+    (record,) = TrainingLog.of(tmp_path).records()
+    assert record["event"] == "trained"
+    assert record["at_once"] == 1
+    assert "at a time" not in record["hardware"]
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ steps in them than runs alone: compare those that had as many beside them. The s
 import multiprocessing as mp
 import os
 import signal
+import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -61,6 +62,13 @@ class Job:
     process: BaseProcess
     answer: Connection
     seat: int
+    company: list[int] = field(default_factory=list)
+    """How many runs were at work, itself among them, each time that somebody looked."""
+
+    @property
+    def at_once(self) -> int:
+        """How many that was for most of the time: fewer than were allowed where there was no more to do."""
+        return round(statistics.median(self.company)) if self.company else 1
 
 
 def train_side_by_side(
@@ -90,8 +98,10 @@ def train_side_by_side(
                     )
                     say(f"{name}: {training.minutes(name):.3g} minutes, begun")
                 time.sleep(LOOK_SECONDS)
+                for job in jobs.values():
+                    job.company.append(len(jobs))
                 for name in [name for name, job in jobs.items() if job.answer.poll() or not job.process.is_alive()]:
-                    ended[name] = _finish(name, jobs.pop(name), log, at_once=at_once)
+                    ended[name] = _finish(name, jobs.pop(name), log)
                     say(ended[name].describe())
                 if request and not asked:
                     asked = True
@@ -153,7 +163,7 @@ def _work(training: TrainingConfig, name: str, out: Path, seed: int, place: Plac
         answer.send((ended, notes.lines))
 
 
-def _finish(name: str, job: Job, log: TrainingLog, *, at_once: int) -> Ended:
+def _finish(name: str, job: Job, log: TrainingLog) -> Ended:
     """What a run's process says of itself, or what its end says of it."""
     try:
         answer: tuple[Ended, list[Note]] = job.answer.recv()
@@ -165,7 +175,7 @@ def _finish(name: str, job: Job, log: TrainingLog, *, at_once: int) -> Ended:
             return Ended(name, "failed", "its process was killed; if memory ran out, give a lower --at-once")
         return Ended(name, "failed", f"its process ended with exit code {job.process.exitcode}")
     job.process.join()
-    ended, lines = answer
+    (ended, lines), at_once = answer, job.at_once
     for run, event, values in lines:
         beside = f", {at_once} runs at a time" if at_once > 1 else ""
         log.add(run, event, **{**values, "hardware": f"{values['hardware']}{beside}", "at_once": at_once})
