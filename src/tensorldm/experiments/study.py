@@ -6,7 +6,6 @@ from pathlib import Path
 import torch
 
 from tensorldm.config.reading import dump_config
-from tensorldm.errors import DataError
 from tensorldm.evaluation.table import Row
 from tensorldm.experiments import model_studies, runtime
 from tensorldm.experiments.config import GroupConfig, RuntimeConfig, StudyConfig
@@ -19,11 +18,12 @@ from tensorldm.experiments.subjects import StudySubject, Tell, gather
 from tensorldm.experiments.trained import with_bundles
 from tensorldm.experiments.variants import plan_subject, tagged
 from tensorldm.imaging.atomic import write_json, write_text
+from tensorldm.work.bugs import explain
 from tensorldm.work.crew import ALONE, Crew
 from tensorldm.work.folder import writing_to
 
 RUNTIME = "runtime"
-SETTINGS, RECORD = "study.yaml", "run.json"
+SETTINGS, RECORD, TRACEBACK = "study.yaml", "run.json", "error.txt"
 
 
 def check_study(study: StudyConfig) -> list[str]:
@@ -98,8 +98,8 @@ def _look_inside(
         works = [subject_work(subject, results=results, bench=bench, tell=tell) for subject in chosen]
         try:
             remark = run(works, parts, study=study, results=results)
-        except DataError as error:
-            remark = str(error)
+        except Exception as error:
+            remark = _told(error, results)
         remarks += [f"{group}, {experiment}: {remark}"] if remark else []
         results.join(experiment, group, parts=parts)
     return remarks
@@ -136,11 +136,19 @@ def _time_one(study: StudyConfig, work: SubjectWork, name: str, *, steps: int, k
         return []
     try:
         seconds = runtime.time_method(work, study.methods[name], steps=steps, config=study.runtime)
-    except DataError as error:
-        return [f"Runtime of {label} was not measured: {error}"]
+    except Exception as error:
+        return [f"Runtime of {label} was not measured: {_told(error, results)}"]
     rows = [Row(label, subject.name, where, metric, value, subject.anatomy) for metric, value in seconds.items()]
     results.write(part, rows)
     return []
+
+
+def _told(error: Exception, results: Results) -> str:
+    """Why a part is missing, for who reads the tables that are made without it; a bug leaves its traceback."""
+    sentence, traceback = explain(error, where=results.root / TRACEBACK)
+    if traceback:
+        write_text(results.root / TRACEBACK, traceback)
+    return sentence
 
 
 def _steps_of(study: StudyConfig, name: str, config: RuntimeConfig) -> tuple[int, ...]:

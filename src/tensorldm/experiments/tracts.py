@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from tensorldm.errors import TensorldmError
 from tensorldm.evaluation.summary import describe_anatomies
 from tensorldm.evaluation.table import Row, write_table
 from tensorldm.evaluation.tract_masks import MaskSource
@@ -20,6 +19,7 @@ from tensorldm.experiments.record import RunRecord
 from tensorldm.experiments.tract_subjects import TractSubject
 from tensorldm.imaging.atomic import write_json, write_text
 from tensorldm.tracts.engine import open_engine
+from tensorldm.work.bugs import explain
 from tensorldm.work.crew import Crew, Done, perform, silent
 
 READING: Final = (
@@ -28,6 +28,8 @@ READING: Final = (
     "below which no figure means anything. A bundle that was not found has no distance, so `found` counts as much as "
     "`mean`."
 )
+TRACEBACK: Final = "error.txt"
+"""In the folder of a subject that met a bug."""
 Tell = Callable[[str], None]
 
 
@@ -53,8 +55,11 @@ class TractTask:
         try:
             result = run_subject(each, self.plan, tell=self._about(each))
             self.draw(each.folder, result)
-        except TensorldmError as error:
-            return Outcome((), f"{each.name}: {error}")
+        except Exception as error:
+            problem, traceback = explain(error, where=each.folder / TRACEBACK)
+            if traceback:
+                write_text(each.folder / TRACEBACK, traceback)
+            return Outcome((), f"{each.name}: {problem}")
         return Outcome(tuple(result.rows))
 
     def _about(self, each: TractSubject) -> Tell:

@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+import torch
 
 from tensorldm.errors import DataError
 from tensorldm.evaluation.evaluate import evaluate_files
@@ -256,6 +257,25 @@ def test_a_reference_that_cannot_be_measured_against_is_said_once_and_other_subj
     assert remark.startswith("head0: nothing is measured against OLS: ")
     for experiment in ("accuracy", "routing"):  # what a model holds is looked at beside the reference
         assert {row.subject for row in read_table(tmp_path / f"{experiment}.real.csv")} == {"head1"}
+
+
+def test_a_bug_in_what_comes_after_measuring_leaves_a_remark_and_the_study_is_finished(study, tmp_path, monkeypatch):
+    """A GPU that is full when seconds are measured must not cost the tables of everything else."""
+    from tensorldm.experiments import model_studies, runtime
+
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("no room")
+
+    monkeypatch.setattr(runtime, "time_method", full)
+    monkeypatch.setattr(model_studies, "routing", full)
+    nothing = dict.fromkeys(("fits", "sampling"))
+    remarks = run(study.model_copy(update=nothing), tmp_path)
+    assert [words.partition(": ")[0] for words in remarks] == [
+        "real, routing", "Runtime of ade was not measured", "Runtime of tensorldm@steps=2 was not measured",
+    ]  # fmt: skip
+    assert "OutOfMemoryError" in (tmp_path / "error.txt").read_text()
+    assert json.loads((tmp_path / "run.json").read_text())["Remarks"] == remarks
+    assert (tmp_path / "probe.real.csv").is_file()
 
 
 def test_all_scans_are_checked_before_the_first_is_read(scans, tmp_path):

@@ -1,7 +1,7 @@
 """A study's kept tensors in the table of tracts: who is measured by what, and what is said of what is absent."""
 
-import pickle
 import shutil
+from multiprocessing import Pipe
 
 import numpy as np
 import pytest
@@ -105,9 +105,24 @@ def test_kept_tensors_have_the_figures_of_evaluating_them_directly_and_no_tensor
     assert {path: path.stat().st_mtime_ns for path in results.root.rglob("*")} == before
 
 
+def test_a_bug_in_one_subject_leaves_its_traceback_and_the_others_are_measured(results, tmp_path):
+    def draw(folder, result):
+        if folder.name == "virtual-900001":
+            raise ZeroDivisionError("a bug")
+
+    chosen = find(results, tmp_path / "out", "round")
+    first, *others = compare_tracts(chosen.subjects, TractTask(PLAN, draw), crew=crew.Crew(1), tell=lambda _: None)
+    assert first.problem.startswith("virtual-900001: ")
+    assert "unexpected ZeroDivisionError" in first.problem
+    assert "a bug" in (tmp_path / "out" / "virtual-900001" / "error.txt").read_text()
+    assert all(outcome.rows and not outcome.problem for outcome in others)
+
+
 def test_subjects_can_travel_to_workers(results, tmp_path):
     (subject, *_) = find(results, tmp_path / "out").subjects
-    there = pickle.loads(pickle.dumps(subject))
+    here, away = Pipe()
+    here.send(subject)
+    there = away.recv()
     assert methods_kept(there) == methods_kept(subject)
     assert (there.name, there.bundles, there.folder) == (subject.name, subject.bundles, subject.folder)
 
