@@ -177,6 +177,12 @@ def test_the_floor_table_says_whether_the_order_of_methods_depends_on_it(stored)
     assert "at 1e-05 ade < minimum-norm" in words
 
 
+def test_the_floor_table_calls_nobody_best_for_it_has_the_methods_of_all_comparisons(made):
+    """A product that was trained longer stands beside rivals with which it is not compared."""
+    assert not any(place for block in made[7].blocks for places in block.places() for place in places)
+    assert not any("best bold" in words for words in made[7].caption)
+
+
 def test_a_method_that_was_measured_on_fewer_subjects_says_so_and_is_tested_on_those(stored):
     fewer = [row for row in long_table() if row.method != "ade" or row.subject in ("s3", "s4", "s5")]
     study = stored({"accuracy": fewer})

@@ -40,6 +40,12 @@ def test_runtime_has_a_line_for_each_method_step_count_and_device_with_the_paper
     assert lines["ade, AMD EPYC, 2 threads"][0].value is None
 
 
+def test_the_papers_seconds_stand_beside_a_rival_that_draws_though_it_does_not_say_the_steps(stored):
+    rows = runtime_rows("ldm@steps=25", total=1.0) + runtime_rows("superdti", total=0.1)
+    (made,) = only(stored({"runtime": rows}), 4)
+    assert [line.cells[4].text for line in made.blocks[0].lines] == ["23.6 (A6000), steps not said", "10.9 (A6000)"]
+
+
 def test_time_is_extrapolated_by_the_steps_alone_and_marked():
     found = extrapolated({TOTAL: 8.0, SAMPLE: 5.0, "decode_seconds": 2.0}, each=0.5, further=100)
     assert found == {TOTAL: 58.0, SAMPLE: 55.0, "decode_seconds": 2.0, EXTRAPOLATED: 1.0}

@@ -1,6 +1,7 @@
 """Tables 1, 2, 3, 6 and 7: how near every method comes to the reference."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tensorldm.evaluation.evaluate import REFERENCE
 from tensorldm.evaluation.formatting import Better, Block, Cell, Column, Line, PublishedTable
@@ -182,18 +183,20 @@ def _ablations(
 
 
 def _floors(stored: StoredStudy, table: IndexedTable, group: str) -> PublishedTable:
+    """Nobody is called best: methods of all comparisons stand here, and those are never ranked together."""
     methods = [name for name in stored.study.methods if name in table.methods]
     floors = sorted((LEM_FLOOR_MM2_PER_S, *LEM_SENSITIVITY_FLOORS_MM2_PER_S))
     names = {floor: LEM if floor == LEM_FLOOR_MM2_PER_S else sensitivity_name(floor) for floor in floors}
     figures = [(f"LEM at {floor:g} mm²/s", (TENSOR, names[floor])) for floor in floors]
     block = figure_block(stored, table, methods, title="", figures=figures, with_paper=False)
+    block = replace(block, columns=tuple(replace(column, better="none") for column in block.columns))
     orders = {floor: _order(stored, table, methods, metric=names[floor]) for floor in floors}
     same = len({tuple(order) for order in orders.values()}) == 1
     more = (
         "Eigenvalues below the floor count as the floor",
         "The order of the methods is the same at every floor" if same else f"The order changes: {_told(orders)}",
     )
-    words = caption(table, stored, group, *more, published=False)
+    words = caption(table, stored, group, *more, published=False, ranked=False)
     title = f"Sensitivity of LEM to the eigenvalue floor, {stored.group_title(group)}"
     return PublishedTable(7, f"floors-{group}", title, words, (block,))
 

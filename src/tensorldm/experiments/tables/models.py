@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterator
 
 from tensorldm.components import DIAGONAL
-from tensorldm.evaluation.formatting import EMPTY, Block, Cell, Column, Line, PublishedTable, mean_cell
+from tensorldm.evaluation.formatting import EMPTY, NO_FIGURE, Block, Cell, Column, Line, PublishedTable, mean_cell
 from tensorldm.evaluation.indexed import IndexedTable
 from tensorldm.evaluation.measures import COMPONENT_NAMES
 from tensorldm.experiments import runtime
@@ -47,8 +47,7 @@ def _runtime(stored: StoredStudy, table: IndexedTable, group: str) -> PublishedT
             estimated = table.measured(label, where, metric=runtime.EXTRAPOLATED) is not None
             cells = [_seconds(table, label, where, metric, estimated) for metric in PARTS.values()]
             name = f"{method}, {steps} steps, {where}" if steps else f"{method}, {where}"
-            published = RUNTIME_SECONDS.get((paper_name(method) or "", steps))
-            lines.append(Line(name, (*cells, Cell(text=published or "–")), ranked=False))
+            lines.append(Line(name, (*cells, Cell(text=_published_seconds(method, steps))), ranked=False))
     columns = (*(Column(heading, ".3g") for heading in PARTS), paper_column("whole way, s"))
     words = (
         f"One volume of the {stored.group_title(group)}, one sample; mean ± standard deviation over repeats, the first "
@@ -60,6 +59,13 @@ def _runtime(stored: StoredStudy, table: IndexedTable, group: str) -> PublishedT
         "¹ The paper's seconds on its own hardware, named beside each",
     )
     return PublishedTable(4, f"runtime-{group}", "Runtime of one volume", words, (Block("", columns, tuple(lines)),))
+
+
+def _published_seconds(method: str, steps: int) -> str:
+    """The paper's, of as many steps where it says how many they were."""
+    name = paper_name(method) or ""
+    known, of_some = RUNTIME_SECONDS.get((name, steps)), RUNTIME_SECONDS.get((name, 0))
+    return known or (f"{of_some}, steps not said" if of_some else NO_FIGURE)
 
 
 def _seconds(table: IndexedTable, label: str, where: str, metric: str, estimated: bool) -> Cell:
