@@ -8,7 +8,7 @@ from tensorldm.baselines.learned.catalogue import RIVALS
 from tensorldm.config.reading import read_config
 from tensorldm.errors import ConfigError, DataError
 from tensorldm.experiments.config import StudyConfig
-from tensorldm.experiments.preparing_runs import check_runs, planned_steps, make_ready
+from tensorldm.experiments.preparing_runs import _open, check_runs, make_ready, planned_steps
 from tensorldm.experiments.recipes import RunReference, TrainingConfig, reference_of
 from tensorldm.experiments.trained import with_bundles, without_missing
 from tensorldm.experiments.training import describe_budget
@@ -185,7 +185,7 @@ def test_the_ablations_are_all_there_short_and_share_what_they_can(tmp_path):
     study = read_config(StudyConfig, "ablations")
     training = study.training
     check_runs(training, tmp_path, seed=0)
-    # In steps: minutes are of the clock, and variants that train beside others than the full model would have other steps.
+    # In steps: minutes are of the clock, and variants that train beside others than the full model would have others.
     assert not any(recipe.minutes for recipe in training.runs.values())
     steps = {name: planned_steps(training, name) for name in training.runs}
     full = steps["full"]
@@ -205,6 +205,17 @@ def test_the_ablations_are_all_there_short_and_share_what_they_can(tmp_path):
     assert sum(steps["coupled"].values()) == sum(steps["plain"].values())
     again = [name for name in training.runs if training.runs[name].seed == 1]
     assert again == ["full-again", "no-cca-again", "no-moe-again"]
+
+
+def test_an_ablation_that_begins_a_part_from_nothing_has_the_rate_of_the_stage_that_usually_does(tmp_path):
+    """With the low rate of a stage that refines what is there, it would be the rate that the table tells of."""
+    training = training_of("ablations")
+    full, alone, unprepared = (
+        _open(training, name, tmp_path, seed=0).settings.stages for name in ("full", "stage2-alone", "no-pretrain")
+    )
+    for stage, usual in ((alone["2"], full["1"]), (unprepared["5"], full["4"])):
+        for setting in ("learning_rate", "optimizer", "weight_decay", "decay", "warmup_steps"):
+            assert getattr(stage, setting) == getattr(usual, setting), setting
 
 
 def test_no_ablation_is_told_by_the_mean_of_samples_that_its_variants_share_and_the_captions_say_so():
