@@ -33,8 +33,9 @@ def reconstruct(
     """A diffusion tensor from a series in memory.
 
     ``bvecs`` are FSL's (voxel axes, the first one mirrored where the affine's determinant is positive), as `.bvec`
-    files hold them. ``model`` is a bundle's folder, ``method`` the name of a closed form; without either the shipped
-    model is used. ``choice`` stands in for both: ``baselines.learned.choice.choose`` makes one of a rival's bundle.
+    files hold them. ``mask`` is the brain where it is above 0.5, as in files. ``model`` is a bundle's folder,
+    ``method`` the name of a closed form; without either the shipped model is used. ``choice`` stands in for both:
+    ``baselines.learned.choice.choose`` makes one of a rival's bundle.
     Warnings are in the result. Nothing is written to the disk.
     """
     settings = settings or Settings()
@@ -49,7 +50,7 @@ def reconstruct(
     data = np.ascontiguousarray(dwi[..., list(plan.read)], dtype=np.float32)
     if not np.isfinite(data).all():
         raise DataError("the series holds NaN or infinite values. Leave those volumes out, or load the series again.")
-    brain = None if mask is None else np.asarray(mask) > 0
+    brain = None if mask is None else np.asarray(mask) > 0.5
     if brain is not None and (brain.shape != space.shape or not brain.any()):
         raise DataError(
             f"a mask of shape {brain.shape} and {int(brain.sum())} voxels does not fit a series of {space.shape}. "

@@ -103,7 +103,22 @@ def _checked(sigma: float, method: NoiseMethod) -> Noise:
 
 
 def _robust_sd(values: Float[Tensor, " v"]) -> Float[Tensor, ""]:
-    return MAD_TO_SD * (values - values.median()).abs().median()
+    return MAD_TO_SD * _median_of_rounded((values - values.median()).abs())
+
+
+def _median_of_rounded(sizes: Float[Tensor, " v"]) -> Float[Tensor, ""]:
+    """The median of numbers from 0 on that a scanner may have rounded.
+
+    Equal ones are taken as spread evenly, halfway to the next smaller and larger. Of whole numbers the plain median is
+    one itself: with noise of one or two units it is off by up to a half.
+    """
+    levels, counts = torch.unique(sizes, return_counts=True)
+    upto = counts.cumsum(dim=0)
+    at = int(torch.searchsorted(upto, (len(sizes) + 1) // 2))
+    low = (levels[at - 1] + levels[at]) / 2 if at > 0 else levels.new_zeros(())
+    high = (levels[at] + levels[at + 1]) / 2 if at + 1 < len(levels) else levels[at]
+    share = (len(sizes) / 2 - (upto[at] - counts[at])) / counts[at]
+    return torch.lerp(low, high, share.to(low.dtype))
 
 
 def _robust_covariance(values: Float[Tensor, "v n"]) -> Float[Tensor, "n n"]:

@@ -1,10 +1,12 @@
 """From the working grid to the one that is written: the scan's own, or the whole 2 mm grid."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
+from scipy.ndimage import distance_transform_edt
 from torch import Tensor
 
 from tensorldm.imaging.gradients import GradientTable
@@ -44,9 +46,27 @@ class WayOut:
         return self.back.inverse_tensor(self._field(packed), self.inside, within=self.mask).data.astype(np.float32)
 
     def map(self, values: Float[Tensor, " v"]) -> Image:
-        """A scalar map, from inside the mask only."""
+        """A scalar map, from inside the mask only; where tensors take the nearest one, maps do too."""
         moved = self.back.inverse(self._field(values), self.inside).data
+        unreached, nearest = self._unreached
+        moved[unreached] = moved[nearest]
         return np.where(self.mask, moved, 0).astype(np.float32)
+
+    @cached_property
+    def _unreached(self) -> tuple[MaskImage, tuple[ndarray, ...]]:
+        """Voxels of the mask that no working voxel is near enough to tell of, and for each the nearest other one.
+
+        Left at zero, they would say that a direction is certain and that FA lies between 0 and 0.
+        """
+        whole = Volume(self.inside.astype(np.float64), self.back.working)
+        reached = self.mask & (self.back.inverse(whole, self.inside).data > 0.5)
+        unreached = self.mask & ~reached
+        if not unreached.any() or not reached.any():
+            return np.zeros_like(self.mask), (np.zeros(0, dtype=np.intp),) * 3
+        nearest = distance_transform_edt(
+            ~reached, sampling=self.space.voxel_size, return_distances=False, return_indices=True
+        )
+        return unreached, tuple(axis[unreached] for axis in nearest)
 
     def _field(self, values: Float[Tensor, "v *n"]) -> Volume:
         image = np.zeros((*self.inside.shape, *values.shape[1:]), dtype=np.float64)

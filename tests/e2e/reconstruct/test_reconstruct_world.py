@@ -114,6 +114,7 @@ def test_a_right_tensor_is_as_consistent_with_the_scan_as_its_noise_allows(scan)
         ({"dwi": np.ones((12, 13, 11, 13), dtype=np.complex64)}, "complex64, expected a 4D series of magnitudes"),
         ({"bvals": np.full(13, np.nan)}, "no gradients"),
         ({"mask": np.zeros((12, 13, 11), dtype=bool)}, "0 voxels"),
+        ({"mask": np.full((12, 13, 11), 0.4)}, "0 voxels"),
         ({"mask": np.ones((12, 13, 10))}, "does not fit"),
         ({"dwi": np.full((12, 13, 11, 13), np.nan)}, "NaN"),
     ],

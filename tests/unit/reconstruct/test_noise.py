@@ -39,6 +39,14 @@ def test_repeated_b0s_give_the_noise_despite_pulsating_fluid_and_drift(head, snr
     assert from_repeats(b0[mask]) == pytest.approx(sigma, rel=0.1)
 
 
+@pytest.mark.parametrize("sigma", [0.6, 1.5, 2.5, 7.0])
+def test_whole_numbers_of_little_noise_give_it_too(sigma, generator):
+    """Some scanners save a noise of two or three units; rounding itself adds a variance of 1/12."""
+    level = 200 + 100 * torch.rand(20_000, 1, generator=generator)
+    saved = (level + sigma * torch.randn(20_000, 3, generator=generator)).round()
+    assert from_repeats(saved) == pytest.approx((sigma**2 + 1 / 12) ** 0.5, rel=0.05)
+
+
 @pytest.mark.parametrize("snr", [10, 20, 40])
 def test_the_air_around_the_head_gives_the_noise(head, snr, generator):
     series, mask, white = head
