@@ -7,7 +7,14 @@ from tensorldm.build import build_model, build_scaling
 from tensorldm.config.reading import read_config
 from tensorldm.config.run import RunConfig
 from tensorldm.data.scaling import TensorScaling
-from tensorldm.training.objectives import DenoisingObjective, ReconstructionObjective, component_error, l1, log_distance
+from tensorldm.training.objectives import (
+    DenoisingObjective,
+    ExpectationObjective,
+    ReconstructionObjective,
+    component_error,
+    l1,
+    log_distance,
+)
 from tensorldm.training.streams import join, split
 
 
@@ -70,6 +77,38 @@ def test_the_log_term_is_taken_in_mm2_per_s_of_both_groups(heads, config):
     loss, parts = objective(batch, torch.arange(1))
     expected = parts["reconstruction"] + parts["commitment"] + 0.01 * parts["log_distance"]
     assert float(loss.detach()) == pytest.approx(float(expected), rel=1e-6)
+
+
+def _expecting() -> ExpectationObjective:
+    expectation = "model.expectation={channels: [8, 8], blocks: [1, 1], vector_channels: 8}"
+    config = read_config(RunConfig, "smoke", [expectation, "stages.0={steps: 1, box: [16, 16, 16]}"])
+    return ExpectationObjective(build_model(config.model, seed=1), scaling=build_scaling(config.model), lem_weight=1.0)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 16])
+def test_samples_of_batches_of_any_size_teach_the_logarithm_of_every_voxel(size, heads):
+    """With batches of eight, too: the steps' first positions are then all even."""
+    objective, touched = _expecting(), torch.zeros(heads.side, heads.side, heads.side)
+    round_ones = torch.zeros(size, 6, heads.side, heads.side, heads.side)
+    round_ones[:, :3] = 1e-3
+    everywhere = torch.ones_like(round_ones[:, 0]).bool()
+    batch = replace(heads.batch(seed=0, position=0, size=size), components=round_ones, mask=everywhere)
+    for first in range(0, 48, size):
+        guess = (1.1 * objective.scaling.scale(round_ones)).requires_grad_()
+        positions = torch.arange(first, first + size)
+        objective._log_distance(guess, batch, positions=positions).sum().backward()
+        assert guess.grad is not None
+        touched += (guess.grad[:, 0] != 0).sum(dim=0)
+    assert touched.min() == touched.max() > 0
+
+
+def test_the_loss_of_stage_0_depends_on_each_samples_position_and_not_on_its_batch(heads):
+    objective = _expecting()
+    batch, positions = heads.batch(seed=0, position=0, size=3), torch.tensor([5, 6, 7])
+    with torch.no_grad():
+        together, _ = objective(batch, positions)
+        alone = [objective(one, positions[i : i + 1])[0] for i, one in enumerate(split(batch))]
+    assert float(together) == pytest.approx(float(sum(alone)) / 3, rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["absolute", "squared"])
