@@ -139,11 +139,16 @@ class StageRun:
 
     @torch.no_grad()
     def _validate(self) -> dict[str, float]:
-        """Measure the averaged weights; every process does the same, so that none waits for another."""
+        """Measure the averaged weights; every process does the same, so that none waits for another.
+
+        The first one's figures are everybody's: GPUs may differ in the last digit, and where only some of the processes
+        found these weights the best, they would wait for the others without end.
+        """
         self.model.eval()
         with self.average.applied(), self.session.fabric.autocast():
-            measures, first = validate(self.work.reconstruct, self.held_out, pause=self._pause)
+            found, first = validate(self.work.reconstruct, self.held_out, pause=self._pause)
         self.model.train()
+        measures: dict[str, float] = self.session.fabric.broadcast(found)
         number, step = self.number, self.progress.step
         self.session.log.record("validation", stage=number, step=step, **measures)
         picture = colour_fa_picture(self.held_out[0], first)

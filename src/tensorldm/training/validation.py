@@ -29,16 +29,19 @@ def validate(
 ) -> tuple[dict[str, float], Components]:
     """Mean of each measure over the subjects, each reconstructed by itself, as a user would; and the first's tensor.
 
-    ``pause`` is called before each, and ends it by raising.
+    A subject without clearly anisotropic voxels has no angle, and no say in it. ``pause`` is called before each, and
+    ends it by raising.
     """
-    rows, first = [], None
+    rows: list[dict[str, float]] = []
+    first = None
     for position, subject in enumerate(subjects):
         pause()
         prediction = reconstruct(subject, torch.tensor([position]))
         first = prediction if first is None else first
         rows.append(measure(subject, prediction))
     assert first is not None, "there is somebody to validate on"
-    return {name: fmean(row[name] for row in rows) for name in rows[0]}, first
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: fmean(row[name] for row in rows if name in row) for name in names}, first
 
 
 def measure(subject: Batch, prediction: Components) -> dict[str, float]:
