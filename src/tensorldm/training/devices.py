@@ -1,10 +1,12 @@
 """Lightning Fabric, set up in one place: devices, precision, processes."""
 
+import atexit
 import os
 from importlib import import_module
 from typing import Any, TypeVar
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from tensorldm.config.run import HardwareConfig
@@ -37,7 +39,15 @@ def make_fabric(settings: HardwareConfig) -> Fabric:
     if accelerator == "cuda":
         torch.set_float32_matmul_precision("high")  # TF32 for what stays in float32; fits ask for full precision
     fabric.launch()
+    if several:
+        atexit.register(leave_group)
     return fabric
+
+
+def leave_group() -> None:
+    """End the threads of a process group while the interpreter is there: one that ends after it aborts the process."""
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def place(model: Model, fabric: Fabric, settings: HardwareConfig) -> Model:
