@@ -1,11 +1,12 @@
 """Speed of every training stage on random data held on the device: steps/s, peak memory, model-FLOPs utilisation.
 
-    python benchmarks/training_speed.py --config base --device cuda --stages 1-5 --seconds 20 [--compile]
+    python benchmarks/training_speed.py --config base --device cuda --stages 1-5 --seconds 20 --forms eager recorded
 
 A step is the loop's own: accumulation, clipping, optimiser and average included. FLOPs are counted once on an eager
 step (forward and backward). Stages 4 and 5 encode their heads in every step, unless --encoded is given: a run encodes a
-head once while it is replayed. With --source cohort the virtual stream feeds the steps, and its time is part of them.
-Stage 2 is also run eager and compiled side by side with --ratio.
+head once while it is replayed. With --source procedural the virtual stream feeds the steps, and its time is part of
+them. Where a step is recorded, its loss and gradients on heads that it was not recorded with are first compared with an
+eager step's, as a share of the eager ones; a second eager step tells how much of that a GPU does by itself.
 """
 
 import argparse
@@ -23,12 +24,14 @@ from tensorldm.batch import Batch, mask_centre
 from tensorldm.build import build_model
 from tensorldm.config.reading import read_config
 from tensorldm.config.run import RunConfig
+from tensorldm.config.training import StageConfig
 from tensorldm.training.compiling import compile_blocks
 from tensorldm.training.devices import make_fabric, place
 from tensorldm.training.ema import Average
 from tensorldm.training.loop import Opened, Player, Progress, Stage, accumulate, samples_per_step, train
 from tensorldm.training.numbers import Numbers
 from tensorldm.training.objectives import DenoisingObjective
+from tensorldm.training.recording import record
 from tensorldm.training.run import parse_stages
 from tensorldm.training.sources import open_source
 from tensorldm.training.stage_run import fuse
@@ -44,6 +47,7 @@ from tensorldm.training.stages import (
 
 PEAK_TFLOP_PER_S = 790.0  # bfloat16 matrix products measured on one H200
 WARMUP_STEPS = 3
+FORMS = ("eager", "compiled", "recorded")
 READ_EVERY = 5
 """Steps between two looks at the numbers, each of which waits for the device."""
 
@@ -62,8 +66,19 @@ class OneBatch:
         return self.batch_of
 
 
-def random_batch(number: int, box: tuple[int, int, int], device: torch.device) -> Batch:
-    random = torch.Generator(device=device).manual_seed(0)
+@dataclass
+class AnotherBatch:
+    """Random heads that differ from time to time."""
+
+    settings: StageConfig
+    device: torch.device
+
+    def batch(self, *, seed: int, position: int, size: int) -> Batch:  # noqa: ARG002
+        return random_batch(size, self.settings.box, self.device, seed=position)
+
+
+def random_batch(number: int, box: tuple[int, int, int], device: torch.device, *, seed: int = 0) -> Batch:
+    random = torch.Generator(device=device).manual_seed(seed)
     components = 1e-4 * torch.randn(number, 6, *box, generator=random, device=device)
     components[:, :3] += 8e-4
     axes = [torch.linspace(-1, 1, side, device=device) for side in box]
@@ -81,7 +96,7 @@ def random_batch(number: int, box: tuple[int, int, int], device: torch.device) -
     )
 
 
-def make_stage(config: RunConfig, number: int, *, fabric, source: str, compiled: bool, encoded: bool = False) -> Stage:
+def make_stage(config: RunConfig, number: int, *, fabric, source: str, form: str, encoded: bool = False) -> Stage:
     row, settings = STAGES[number], settings_of(config, number)
     model = place(build_model(config.model), fabric, config.hardware)
     before = (attention_mode(config.model.decoder_cca) if number > 3 else "off", "off")
@@ -90,9 +105,11 @@ def make_stage(config: RunConfig, number: int, *, fabric, source: str, compiled:
     optimizer, moving = make_optimizer(set_trainable(model, row, config=config.model), settings)
     if fabric.device.type == "cuda":
         fuse(optimizer)
-    if compiled:
+    if form == "compiled":
         compile_blocks(model)
     objective = row.objective(model, config, number)
+    if form == "recorded":
+        record(objective)
     if encoded and isinstance(objective, DenoisingObjective):
         objective.encoded.remember = settings.batch_size
     wrapped, stepping = fabric.setup(Opened(objective), optimizer)
@@ -105,16 +122,14 @@ def make_stage(config: RunConfig, number: int, *, fabric, source: str, compiled:
     return Stage(number, settings, model, players, Average(model, config.average), stream, seed=0)
 
 
-def measure(
-    config: RunConfig, number: int, *, fabric, source: str, seconds: float, compiled: bool, encoded: bool
-) -> dict:
+def measure(config: RunConfig, number: int, *, fabric, source: str, seconds: float, form: str, encoded: bool) -> dict:
     on_gpu = fabric.device.type == "cuda"
     if on_gpu:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     torch.compiler.reset()
     flops = count_flops(config, number, fabric=fabric, encoded=encoded)
-    stage = make_stage(config, number, fabric=fabric, source=source, compiled=compiled, encoded=encoded)
+    stage = make_stage(config, number, fabric=fabric, source=source, form=form, encoded=encoded)
     times: list[float] = []
     started = time.perf_counter()
 
@@ -131,7 +146,7 @@ def measure(
     per_step = (times[-1] - times[WARMUP_STEPS - 1]) / (len(times) - WARMUP_STEPS)
     row = {
         "stage": number,
-        "compiled": compiled,
+        "form": form,
         "encoded_before": encoded,
         "steps_per_s": 1 / per_step,
         "samples_per_s": samples_per_step(fabric, stage.settings) / per_step,
@@ -162,13 +177,42 @@ def count_waits(stage: Stage, *, fabric) -> int:
 def count_flops(config: RunConfig, number: int, *, fabric, encoded: bool) -> float:
     """FLOPs of one step: of one micro-batch, times their number."""
     settings = settings_of(config, number).model_copy(update={"accumulate": 1})
-    stage = make_stage(config, number, fabric=fabric, source="random", compiled=False, encoded=encoded)
+    stage = make_stage(config, number, fabric=fabric, source="random", form="eager", encoded=encoded)
     stage = replace(stage, settings=settings)
     if encoded:
         accumulate(fabric, stage.players[0], stage, 0)
     with FlopCounterMode(display=False) as counter:
         accumulate(fabric, stage.players[0], stage, 0)
     return counter.get_total_flops() * settings_of(config, number).accumulate
+
+
+def compare(config: RunConfig, number: int, *, fabric) -> dict:
+    """How far loss and gradients of a recorded step are from an eager step's, and those of another eager one."""
+    settings = settings_of(config, number).model_copy(update={"accumulate": 1})
+    found = []
+    for form in ("eager", "eager", "recorded"):
+        torch.manual_seed(0)
+        stage = make_stage(config, number, fabric=fabric, source="random", form=form)
+        stage = replace(stage, settings=settings, stream=AnotherBatch(settings, fabric.device))
+        player = stage.players[0]
+        for step in range(3):  # the first is recorded
+            player.optimizer.zero_grad(set_to_none=True)
+            loss = accumulate(fabric, player, stage, step)["loss"]
+        gradients = [each.grad.flatten().float() for each in player.parameters.values() if each.grad is not None]
+        found.append((float(loss), torch.cat(gradients)))
+        del stage, player
+    (loss, gradient), *others = found
+    shares = {
+        f"{name}_{what}_differs_by": share
+        for name, (other_loss, other_gradient) in zip(("eager", "recorded"), others, strict=True)
+        for what, share in (
+            ("loss", abs(other_loss - loss) / abs(loss)),
+            ("gradient", float((other_gradient - gradient).norm() / gradient.norm())),
+        )
+    }
+    row = {"stage": number, **shares}
+    print(json.dumps(row), flush=True)
+    return row
 
 
 def main() -> None:
@@ -178,15 +222,15 @@ def main() -> None:
     parser.add_argument("--stages", default="1-5")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--source", default="random", help="random or procedural")
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--ratio", action="store_true", help="run each stage eager, then compiled")
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=["eager"], help="of a step, one after another")
     parser.add_argument("--encoded", action="store_true", help="Stages 4 and 5: heads that were encoded before")
     parser.add_argument("--set", action="append", default=[], dest="overrides")
     parser.add_argument("--out", type=Path)
     wanted = parser.parse_args()
     config = read_config(RunConfig, wanted.config, wanted.overrides)
     fabric = make_fabric(config.hardware.model_copy(update={"accelerator": wanted.device}))
-    kinds = (False, True) if wanted.ratio else (wanted.compile,)
+    if "recorded" in wanted.forms and fabric.device.type != "cuda":
+        parser.error("--forms recorded needs a GPU")
     rows = [
         measure(
             config,
@@ -194,16 +238,18 @@ def main() -> None:
             fabric=fabric,
             source=wanted.source,
             seconds=wanted.seconds,
-            compiled=compiled,
+            form=form,
             encoded=wanted.encoded,
         )
         for number in parse_stages(wanted.stages)
-        for compiled in kinds
+        for form in wanted.forms
     ]
+    differences = []
+    if "recorded" in wanted.forms:
+        differences = [compare(config, number, fabric=fabric) for number in parse_stages(wanted.stages)]
     if wanted.out:
-        wanted.out.write_text(
-            json.dumps({"config": wanted.config, "device": str(fabric.device), "rows": rows}, indent=2)
-        )
+        found = {"config": wanted.config, "device": str(fabric.device), "rows": rows, "differences": differences}
+        wanted.out.write_text(json.dumps(found, indent=2))
 
 
 if __name__ == "__main__":

@@ -18,25 +18,24 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
-from tensorldm.batch import beside, mask_centre
+from tensorldm.batch import beside
 from tensorldm.diffusion import Denoise, NoiseSchedule, Prediction, Spacing, sample, step_pairs
-from tensorldm.networks.analytic_inputs import analytic_inputs
 from tensorldm.networks.attention import AttentionMode
 from tensorldm.networks.autoencoder import GROUPS, Autoencoder
 from tensorldm.networks.conditioner import ScanFeatures
-from tensorldm.networks.embeddings import latent_coordinates
-from tensorldm.networks.expectation import Expectation, expectation_inputs
+from tensorldm.networks.embeddings import Coordinates, latent_coordinates
+from tensorldm.networks.expectation import Expectation
 from tensorldm.networks.expert_levels import DecoderCondition, ExpertLevels
 from tensorldm.networks.experts import Experts, Gates
 from tensorldm.networks.layers import Condition
 from tensorldm.networks.spread import Spread
 from tensorldm.networks.unet import DenoiseCondition, UNet
+from tensorldm.scan_facts import ScanFacts, centre_of, padded, scan_facts
 from tensorldm.shapes import Components, Dwi, Latents, Masks
 
 SMALLEST_SPREAD = 1e-6
 
 Size = tuple[int, int, int]
-LatentMask = Bool[Tensor, "b _ _ _"]
 
 
 class ScanReading(NamedTuple):
@@ -97,10 +96,10 @@ class TensorLDM(nn.Module):
         """Shape of the noise for ``number`` samples of a volume of this size."""
         return number, 6, self.latent_channels, *self.latent_size(size)
 
-    def latent_mask(self, mask: Masks) -> LatentMask:
+    def latent_mask(self, mask: Masks) -> Bool[Tensor, "b _ _ _"]:
         """Latents that any voxel of the mask falls into."""
-        padded = self._pad(rearrange(mask, "b x y z -> b 1 x y z").float())
-        return rearrange(F.max_pool3d(padded, self.compression) > 0, "b 1 x y z -> b x y z")
+        inside = padded(rearrange(mask, "b x y z -> b 1 x y z").float(), self.side_multiple)
+        return rearrange(F.max_pool3d(inside, self.compression) > 0, "b 1 x y z -> b x y z")
 
     def set_joint(self, decoder: AttentionMode, unet: AttentionMode) -> None:
         """Which parts let the components see each other: the decoder from Stage 3, the U-Net from Stage 5."""
@@ -131,24 +130,55 @@ class TensorLDM(nn.Module):
         centre: Float[Tensor, "b 3"] | None = None,
     ) -> ScanFeatures:
         """All that the DWIs inside the mask tell, once for all steps and samples."""
-        dwi, inside = self._masked(dwi, mask)
-        conditioner = self.autoencoder.conditioner
-        if not conditioner.gradient_channels:
-            plain: ScanFeatures = conditioner(dwi, bvals, directions=directions)
-            return plain
-        solved, adc = self._solve(dwi, bvals, directions, inside)
+        facts = self.facts(dwi, bvals, directions=directions, mask=mask, voxel_size=voxel_size, centre=centre)
+        return self.features_of(facts)
+
+    def facts(
+        self,
+        dwi: Dwi,
+        bvals: Float[Tensor, "b c"],
+        *,
+        directions: Float[Tensor, "b c 3"],
+        mask: Masks,
+        voxel_size: Float[Tensor, "b 3"],
+        centre: Float[Tensor, "b 3"] | None = None,
+    ) -> ScanFacts:
+        """What is known of a scan without any weights."""
+        return scan_facts(
+            dwi,
+            bvals,
+            directions=directions,
+            mask=mask,
+            voxel_size=voxel_size,
+            centre=centre,
+            side_multiple=self.side_multiple,
+            component_scales=self.component_scales if self.autoencoder.conditioner.gradient_channels else None,
+            describe=self.expectation.embedding.describe if self.expectation else None,
+        )
+
+    def features_of(self, facts: ScanFacts) -> ScanFeatures:
+        """What the networks make of the facts; nothing in it needs the host once they lie on the device."""
+        dwi, bvals, directions, inside = facts[:4]
+        conditioner, solved = self.autoencoder.conditioner, facts.solved
         expected = spread = None
-        if self.expectation is not None:
-            known = expectation_inputs(
-                dwi, bvals, solved=solved, mask=inside, centre=_centre(centre, mask), voxel_size=voxel_size
-            )
-            expected = self.expectation(known, bvals, directions=directions) * inside[:, None]
+        if self.expectation is not None and solved is not None:
+            expected = self.expected(facts) * inside[:, None]
             if self.spread is not None:
-                vector = self.expectation.embedding(bvals, directions)
+                known, described = facts.for_expectation
+                vector = self.expectation.embedding.embed(described)
                 spread = self.spread(known, expected, mask=inside, vector=vector)
             solved = torch.cat([solved, expected.to(solved)], dim=1)
-        features: ScanFeatures = conditioner(dwi, bvals, directions=directions, analytic=solved, adc=adc)
+        features: ScanFeatures = conditioner(dwi, bvals, directions=directions, analytic=solved, adc=facts.adc)
         return replace(features, expected=expected, spread=spread)
+
+    def expected(self, facts: ScanFacts) -> Components:
+        """The expected tensor on the padded grid; outside the mask anything."""
+        assert self.expectation is not None, "this model has no expectation"
+        known, described = facts.for_expectation
+        if self.expectation.both_ways:
+            both: Components = self.expectation(known, facts.bvals, directions=facts.directions)
+            return both
+        return self.expectation.one_way(known, described)
 
     def expect(
         self,
@@ -161,19 +191,13 @@ class TensorLDM(nn.Module):
         centre: Float[Tensor, "b 3"] | None = None,
     ) -> Components:
         """The expected tensor alone, zero outside the mask."""
-        assert self.expectation is not None, "this model has no expectation"
+        facts = self.facts(dwi, bvals, directions=directions, mask=mask, voxel_size=voxel_size, centre=centre)
         x, y, z = mask.shape[1:]
-        dwi, inside = self._masked(dwi, mask)
-        with torch.no_grad():
-            solved, _ = self._solve(dwi, bvals, directions, inside)
-            place = _centre(centre, mask)
-            known = expectation_inputs(dwi, bvals, solved=solved, mask=inside, centre=place, voxel_size=voxel_size)
-        expected: Tensor = self.expectation(known, bvals, directions=directions)[..., :x, :y, :z]
-        return expected * mask[:, None]
+        return self.expected(facts)[..., :x, :y, :z] * mask[:, None]
 
     def encode(self, components: Components, features: ScanFeatures) -> Float[Tensor, "b 6 _ _ _ _"]:
         """Latents before quantisation, of mean zero and variance one in each group; padded grid."""
-        return self.normalise(self.autoencoder.encode(self._pad(components), features))
+        return self.normalise(self.autoencoder.encode(padded(components, self.side_multiple), features))
 
     def decode(self, latents: Latents, features: ScanFeatures, *, size: Size) -> Float[Tensor, "b 6 _ _ _"]:
         """Components of a volume of this size, from normalised latents, quantised first unless the settings say not.
@@ -214,19 +238,18 @@ class TensorLDM(nn.Module):
         mixed: Tensor = self.experts(features, self.unet.component_embedding.flat_vectors())
         return mixed
 
-    def condition(
+    def places(
         self, features: ScanFeatures, centre: Float[Tensor, "b 3"], *, voxel_size: Float[Tensor, "b 3"]
-    ) -> DenoiseCondition:
-        """What the U-Net is told beside latents and time; ``centre`` in voxels, ``voxel_size`` in mm."""
+    ) -> Coordinates:
+        """mm from the brain's ``centre`` (in voxels) along each axis of the latents' grid, where the features are."""
         x, y, z = features.pooled.shape[-3:]
         step = voxel_size.to(centre.device)
         along = latent_coordinates((x, y, z), centre, voxel_size=step, compression=self.compression)
-        coordinates = (
-            beside(along[0], features.pooled),
-            beside(along[1], features.pooled),
-            beside(along[2], features.pooled),
-        )
-        return self.unet.condition(self.mix(features), coordinates)
+        return beside(along[0], features.pooled), beside(along[1], features.pooled), beside(along[2], features.pooled)
+
+    def condition(self, features: ScanFeatures, places: Coordinates) -> DenoiseCondition:
+        """What the U-Net is told beside latents and time; nothing in it needs the host."""
+        return self.unet.condition(self.mix(features), places)
 
     def denoise(self, latents: Latents, steps: Int[Tensor, " _"], *, condition: DenoiseCondition) -> Latents:
         """The network's prediction [E9], of the noise, the velocity or the clean latents; one step may serve all."""
@@ -255,11 +278,11 @@ class TensorLDM(nn.Module):
         centre: Float[Tensor, "b 3"] | None = None,
     ) -> ScanReading:
         """Encode and condition once, for however many steps and samples follow."""
-        centre = _centre(centre, mask)
-        features = self.scan_features(
-            dwi, bvals, directions=directions, mask=mask, voxel_size=voxel_size, centre=centre
-        )
-        return ScanReading(features, self.condition(features, centre, voxel_size=voxel_size), mask)
+        centre = centre_of(centre, mask)
+        facts = self.facts(dwi, bvals, directions=directions, mask=mask, voxel_size=voxel_size, centre=centre)
+        features = self.features_of(facts)
+        places = self.places(features, centre, voxel_size=voxel_size)
+        return ScanReading(features, self.condition(features, places), mask)
 
     @torch.inference_mode()
     def draw(
@@ -319,26 +342,9 @@ class TensorLDM(nn.Module):
             reading, noise, num_steps=num_steps, sampler=sampler, spacing=spacing, eta=eta, generator=generator
         )
 
-    def _masked(self, dwi: Dwi, mask: Masks) -> tuple[Float[Tensor, "b c _ _ _"], Bool[Tensor, "b _ _ _"]]:
-        """Both padded, the signal outside the mask gone."""
-        return self._pad(dwi * mask[:, None]), self._pad(mask[:, None].to(dwi))[:, 0] > 0
-
-    def _solve(self, dwi: Dwi, bvals: Tensor, directions: Tensor, mask: Masks) -> tuple[Components, Dwi]:
-        """Minimum-norm tensor and ADCs in network units."""
-        return analytic_inputs(dwi, bvals, directions=directions, mask=mask, component_scales=self.component_scales)
-
     def _statistics(self) -> tuple[Float[Tensor, "1 6 f 1 1 1"], Float[Tensor, "1 6 f 1 1 1"]]:
         mean, spread = (
             torch.cat([value.expand(len(group), -1) for value, group in zip(values, GROUPS, strict=True)])
             for values in (self.latent_mean, self.latent_spread)
         )
         return mean[None, :, :, None, None, None], spread[None, :, :, None, None, None]
-
-    def _pad(self, volume: Float[Tensor, "b c _ _ _"]) -> Float[Tensor, "b c _ _ _"]:
-        """Zeros behind, up to multiples of ``side_multiple``."""
-        x, y, z = (-side % self.side_multiple for side in volume.shape[-3:])
-        return F.pad(volume, (0, z, 0, y, 0, x)) if x or y or z else volume
-
-
-def _centre(known: Float[Tensor, "b 3"] | None, mask: Bool[Tensor, "b _ _ _"]) -> Float[Tensor, "b 3"]:
-    return mask_centre(mask) if known is None else known

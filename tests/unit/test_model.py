@@ -281,7 +281,7 @@ def test_learning_one_scan_by_heart_lowers_the_loss_and_leads_the_sampler_there(
         steps = torch.randint(0, 1000, (2,), generator=generator)
         noise = torch.randn(repeated.shape, generator=generator)
         alpha_bar = model.schedule.gather(steps)
-        condition = model.condition(features, centre, voxel_size=inputs["voxel_size"])
+        condition = model.condition(features, model.places(features, centre, voxel_size=inputs["voxel_size"]))
         predicted = model.denoise(add_noise(repeated, noise, alpha_bar=alpha_bar), steps, condition=condition)
         target = prediction_target(repeated, noise, alpha_bar=alpha_bar, prediction=prediction)
         loss = (predicted - target).square().mean()
@@ -293,7 +293,7 @@ def test_learning_one_scan_by_heart_lowers_the_loss_and_leads_the_sampler_there(
     if prediction == "noise":
         return  # fifty steps are too few to sample by: an error in the noise counts 1/sqrt(alpha_bar) times at first
     with torch.no_grad():
-        condition = model.condition(features, centre, voxel_size=inputs["voxel_size"])
+        condition = model.condition(features, model.places(features, centre, voxel_size=inputs["voxel_size"]))
         sampled = sample(
             lambda z, t: model.denoise(z, torch.full((1,), t), condition=condition),
             torch.randn(clean.shape, generator=generator),
@@ -323,7 +323,9 @@ def compile_the_step():
     latents, step = torch.randn(1, 6, LATENT_CHANNELS, 4, 4, 4, generator=generator), torch.tensor([500])
     with torch.no_grad():
         features = features_of(model, inputs)
-        condition = model.condition(features, mask_centre(inputs["mask"]), voxel_size=inputs["voxel_size"])
+        condition = model.condition(
+            features, model.places(features, mask_centre(inputs["mask"]), voxel_size=inputs["voxel_size"])
+        )
         compiled = compile_static(model.unet.denoise, "eager")
         found = compiled(latents, step, condition=condition)
         torch.testing.assert_close(found, model.unet.denoise(latents, step, condition=condition))

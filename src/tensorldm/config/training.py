@@ -30,8 +30,19 @@ class StageConfig(Strict):
     decay: Literal["constant", "cosine"] = "constant"
     clip: float = Field(default=1.0, gt=0, description="largest norm of the gradient")
     compile: bool = Field(default=False, description="torch.compile the blocks; takes a minute first")
+    record: bool = Field(
+        default=False, description="on one GPU, record a step's work and replay it; for steps too short to keep it busy"
+    )
     lem_weight: float = Field(default=0.01, ge=0, description="lambda of E5; read by Stages 0 and 3")
     error: ErrorKind = Field(default="absolute", description="of regressed components; read by Stage 0")
+
+    @model_validator(mode="after")
+    def _recorded_steps_are_simple(self) -> "StageConfig":
+        if self.record and self.compile:
+            raise ValueError("record and compile exclude each other; give one of them")
+        if self.record and self.accumulate > 1:
+            raise ValueError("record needs accumulate=1, since each replay overwrites the gradients of the last")
+        return self
 
     @model_validator(mode="after")
     def _sides_are_whole_latent_voxels(self) -> "StageConfig":

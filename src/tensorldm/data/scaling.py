@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tensorldm.batch import beside
 from tensorldm.components import DIAGONAL, OFF_DIAGONAL
 from tensorldm.dti.intensity import robust_b0_scale
 from tensorldm.errors import DataError
@@ -52,8 +50,10 @@ class TensorScaling:
         return components * self._like(components)
 
     def _like(self, components: Components) -> Float[Tensor, "1 6 1 1 1"]:
-        scales = beside(torch.tensor(self.per_component, dtype=components.dtype), components)
-        return scales.reshape(1, -1, 1, 1, 1)
+        """Made where the components are: a copy from the host would make both wait."""
+        scales = components.new_full((1, len(DIAGONAL) + len(OFF_DIAGONAL), 1, 1, 1), self.off_diagonal)
+        scales[:, DIAGONAL[0] : DIAGONAL[-1] + 1] = self.diagonal
+        return scales
 
 
 def scale_dwi(

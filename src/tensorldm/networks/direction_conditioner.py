@@ -35,7 +35,8 @@ class GradientEmbedding(nn.Module):
     def forward(self, bvals: BValues, directions: Gradients) -> Vectors:
         """One vector a volume; a b=0 volume has b ≈ 0 and no direction."""
         strength = bvals[..., None] / TYPICAL_B_S_PER_MM2
-        outer = directions[..., ROWS] * directions[..., COLUMNS]
+        g = directions.unbind(-1)
+        outer = torch.stack([g[row] * g[column] for row, column in zip(ROWS, COLUMNS, strict=True)], dim=-1)
         told = torch.cat([strength, outer, strength * outer], dim=-1)
         embedded: Tensor = self.layers(beside(told, next(self.parameters())))
         return embedded

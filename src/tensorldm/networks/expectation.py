@@ -62,12 +62,20 @@ class ScanEmbedding(nn.Module):
             nn.Linear(2 * len(_UPPER) + 2, channels), nn.SiLU(), nn.Linear(channels, channels), nn.SiLU()
         )
 
-    def forward(self, bvals: Float[Tensor, "b c"], directions: Float[Tensor, "b c 3"]) -> Float[Tensor, "b 1 v"]:
-        """One vector a scan."""
+    def describe(self, bvals: Float[Tensor, "b c"], directions: Float[Tensor, "b c 3"]) -> Float[Tensor, "b k"]:
+        """What the layers read, worked out on the host and put where they are."""
         with torch.autocast("cpu", enabled=False):
             described = describe_scan(bvals.float().cpu(), directions.float().cpu())
-        embedded: Tensor = rearrange(self.layers(beside(described, next(self.parameters()))), "b v -> b 1 v")
+        return beside(described, next(self.parameters()))
+
+    def embed(self, described: Float[Tensor, "b k"]) -> Float[Tensor, "b 1 v"]:
+        """One vector a scan."""
+        embedded: Tensor = rearrange(self.layers(described), "b v -> b 1 v")
         return embedded
+
+    def forward(self, bvals: Float[Tensor, "b c"], directions: Float[Tensor, "b c 3"]) -> Float[Tensor, "b 1 v"]:
+        """Both."""
+        return self.embed(self.describe(bvals, directions))
 
 
 def describe_scan(bvals: Float[Tensor, "b c"], directions: Float[Tensor, "b c 3"]) -> Float[Tensor, "b k"]:
@@ -193,6 +201,12 @@ class Expectation(nn.Module):
         if self.both_ways:
             update = (update + self._mirrored_update(inputs, bvals, directions)) / 2
         return inputs[:, :NUM_COMPONENTS] + update
+
+    def one_way(
+        self, inputs: Float[Tensor, "b a x y z"], described: Float[Tensor, "b k"]
+    ) -> Float[Tensor, "b 6 x y z"]:
+        """Without the mirror, of a scan that ``embedding.describe`` has described; nothing here needs the host."""
+        return inputs[:, :NUM_COMPONENTS] + self._update(inputs, self.embedding.embed(described))
 
     def _mirrored_update(
         self, inputs: Float[Tensor, "b a x y z"], bvals: Float[Tensor, "b c"], directions: Float[Tensor, "b c 3"]

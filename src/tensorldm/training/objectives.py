@@ -9,7 +9,7 @@ Axes: b batch, d component (6), f latent channel, x y z space.
 import torch
 from einops import rearrange, reduce
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import one_hot
 
 from tensorldm.batch import Batch, beside
@@ -23,15 +23,16 @@ from tensorldm.model import TensorLDM
 from tensorldm.networks.conditioner import ScanFeatures
 from tensorldm.networks.spread import surprise
 from tensorldm.rng import generator
+from tensorldm.scan_facts import ScanFacts
 from tensorldm.shapes import Components, Latents, Masks
 from tensorldm.training.encoded import Encoded
+from tensorldm.training.recording import Gathered, Logs, Recordable
 
 Positions = Int[Tensor, " b"]
 PerSubject = Float[Tensor, " b"]
-Logs = dict[str, Tensor]
 
 
-class ExpectationObjective(nn.Module):
+class ExpectationObjective(Recordable):
     """Stage 0: the error of the expected tensor, of each component and of its logarithm [choice: expectation]."""
 
     THIN = 2
@@ -43,24 +44,40 @@ class ExpectationObjective(nn.Module):
         self.model, self.scaling, self.lem_weight, self.error = model, scaling, lem_weight, error
         self.distance = log_distance
 
-    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
+    def gather(self, batch: Batch, positions: Positions) -> Gathered:
+        """What the network reads, the reference, the mask, and which voxel of each cube has its logarithm taken."""
+        facts = self.model.facts(**batch.scan).on_device()
+        chosen = beside(one_hot(positions % self.THIN**3, self.THIN**3).float(), batch.mask)
+        return facts["known"], facts["described"], batch.components, batch.mask, chosen
+
+    def evaluate(
+        self,
+        known: Float[Tensor, "b a _ _ _"],
+        described: Float[Tensor, "b k"],
+        components: Components,
+        mask: Masks,
+        chosen: Float[Tensor, "b p"],
+    ) -> tuple[Tensor, Logs]:
         """Loss of regressing the reference tensors."""
-        target = self.scaling.scale(batch.components)
-        expected = self.model.expect(**batch.scan).float()
-        regression = component_error(expected, target, mask=batch.mask, kind=self.error).mean()
-        distance = self._log_distance(expected, batch, positions=positions).mean()
+        assert self.model.expectation is not None, "this model has no expectation"
+        x, y, z = mask.shape[1:]
+        expected = (self.model.expectation.one_way(known, described)[..., :x, :y, :z] * mask[:, None]).float()
+        target = self.scaling.scale(components)
+        regression = component_error(expected, target, mask=mask, kind=self.error).mean()
+        distance = self._log_distance(expected, components, mask=mask, chosen=chosen).mean()
         loss = regression + self.lem_weight * distance
         return loss, {"regression": regression.detach(), "log_distance": distance.detach()}
 
-    def _log_distance(self, expected: Components, batch: Batch, *, positions: Positions) -> PerSubject:
+    def _log_distance(
+        self, expected: Components, components: Components, *, mask: Masks, chosen: Float[Tensor, "b p"]
+    ) -> PerSubject:
         """Of every eighth voxel: logarithms of millions of tensors would take half the time.
 
         Which ones depends on the sample's position, so that eight samples in a row have all of them, whatever the size
         of a batch: a network that takes cubes of voxels as one gives each voxel of a cube by weights of its own.
         """
-        chosen = beside(one_hot(positions % self.THIN**3, self.THIN**3).to(expected.dtype), expected)
-        guess, reference = self.scaling.unscale(expected), batch.components.to(expected.dtype)
-        inside = rearrange(batch.mask, "b x y z -> b 1 x y z").to(expected.dtype)
+        guess, reference = self.scaling.unscale(expected), components.to(expected.dtype)
+        inside = rearrange(mask, "b x y z -> b 1 x y z").to(expected.dtype)
         guess, reference, inside = (self._thinned(volumes, chosen) for volumes in (guess, reference, inside))
         return self.distance(guess, reference, mask=rearrange(inside, "b 1 x y z -> b x y z") > 0)
 
@@ -71,7 +88,7 @@ class ExpectationObjective(nn.Module):
         return (cubes * rearrange(chosen, "b p -> b p 1 1 1 1")).sum(dim=1)
 
 
-class ReconstructionObjective(nn.Module):
+class ReconstructionObjective(Recordable):
     """Stages 1 and 2: E4 and the commitment to the codebook. With ``lem_weight`` Stage 3: E5.
 
     Where the model has a spread, its own likelihood besides; nothing else hears of that.
@@ -84,18 +101,22 @@ class ReconstructionObjective(nn.Module):
         super().__init__()
         self.model, self.scaling, self.lem_weight = model, scaling, lem_weight
 
-    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:  # noqa: ARG002  nothing is drawn
+    def gather(self, batch: Batch, positions: Positions) -> Gathered:  # noqa: ARG002  nothing is drawn
+        """The scan, the reference and the mask."""
+        return self.model.facts(**batch.scan).on_device(), batch.components, batch.mask
+
+    def evaluate(self, facts: dict[str, Tensor], components: Components, mask: Masks) -> tuple[Tensor, Logs]:
         """Loss of encoding and decoding the reference tensors."""
-        target = self.scaling.scale(batch.components)
-        features = self.model.scan_features(**batch.scan)
+        target = self.scaling.scale(components)
+        features = self.model.features_of(ScanFacts(**facts))
         result = self.model.autoencoder(
             target,
             features,
             condition=self.model.decoder_condition(features),
-            inside=self.model.latent_mask(batch.mask),
+            inside=self.model.latent_mask(mask),
         )
         decoded = result.components.float()
-        reconstruction = l1(decoded, target, mask=batch.mask).mean()
+        reconstruction = l1(decoded, target, mask=mask).mean()
         loss = reconstruction + result.commitment
         logs = {
             "reconstruction": reconstruction.detach(),
@@ -106,19 +127,17 @@ class ReconstructionObjective(nn.Module):
         if features.spread is not None and features.spread.requires_grad:
             assert features.expected is not None
             difference = (target - features.expected).detach()
-            surprised = surprise(difference, features.spread, mask=batch.mask).mean()
+            surprised = surprise(difference, features.spread, mask=mask).mean()
             loss = loss + self.SPREAD_WEIGHT * surprised
             logs["surprise"] = surprised.detach()
         if self.lem_weight:
-            distance = log_distance(
-                self.scaling.unscale(decoded), batch.components.to(decoded.dtype), mask=batch.mask
-            ).mean()
+            distance = log_distance(self.scaling.unscale(decoded), components.to(decoded.dtype), mask=mask).mean()
             loss = loss + self.lem_weight * distance
             logs["log_distance"] = distance.detach()
         return loss, logs
 
 
-class DenoisingObjective(nn.Module):
+class DenoisingObjective(Recordable):
     """Stage 4 (E8: mean over components, each in isolation) and Stage 5 (E10: their sum, jointly denoised)."""
 
     def __init__(self, model: TensorLDM, *, scaling: TensorScaling, seed: int, stage: int, summed: bool) -> None:
@@ -126,20 +145,32 @@ class DenoisingObjective(nn.Module):
         self.model, self.seed, self.stage, self.summed = model, seed, stage, summed
         self.encoded = Encoded(model, scaling)
 
-    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
-        """Error of the prediction at one diffusion step drawn for each subject."""
+    def gather(self, batch: Batch, positions: Positions) -> Gathered:
+        """Noisy latents at one diffusion step drawn for each subject, what to predict, and what the experts read."""
         clean, features = self.encoded(batch)
-        return self.noise_error(clean, features, batch=batch, positions=positions)
+        return self.noised(clean, features, batch=batch, positions=positions)
 
-    def noise_error(
-        self, clean: Latents, features: ScanFeatures, *, batch: Batch, positions: Positions
-    ) -> tuple[Tensor, Logs]:
-        """E8 or E10 of these latents."""
+    def noised(self, clean: Latents, features: ScanFeatures, *, batch: Batch, positions: Positions) -> Gathered:
+        """``gather`` of latents that are known."""
         steps, noise = self.draw(positions, clean)
         alpha_bar = self.model.schedule.gather(steps)
         noisy = add_noise(clean, noise, alpha_bar=alpha_bar)
         target = prediction_target(clean, noise, alpha_bar=alpha_bar, prediction=self.model.prediction)
-        condition = self.model.condition(features, batch.centre, voxel_size=batch.voxel_size)
+        places = self.model.places(features, batch.centre, voxel_size=batch.voxel_size)
+        return noisy, target, steps, features.pooled, features.gradients, *places
+
+    def evaluate(
+        self,
+        noisy: Latents,
+        target: Latents,
+        steps: Int[Tensor, " b"],
+        pooled: Float[Tensor, "b c _ x y z"],
+        gradients: Float[Tensor, "b c v"],
+        *places: Float[Tensor, "b _"],
+    ) -> tuple[Tensor, Logs]:
+        """E8 or E10: error of the prediction."""
+        x, y, z = places
+        condition = self.model.condition(ScanFeatures((), pooled, gradients=gradients), (x, y, z))
         predicted = self.model.denoise(noisy, steps, condition=condition).float()
         errors = reduce((predicted - target).square(), "b d f x y z -> b d", "mean")
         diagonal, off_diagonal = errors[:, :3].mean(), errors[:, 3:].mean()
@@ -172,7 +203,7 @@ class DecodingObjective(DenoisingObjective):
     def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
         """Sum of both errors."""
         clean, features = self.encoded(batch)
-        loss, logs = self.noise_error(clean, features, batch=batch, positions=positions)
+        loss, logs = self.replay(*self.noised(clean, features, batch=batch, positions=positions))
         x, y, z = batch.mask.shape[1:]
         decoded = self.model.decode(clean, features, size=(x, y, z)).float()
         reconstruction = l1(decoded, self.scaling.scale(batch.components), mask=batch.mask).mean()

@@ -26,6 +26,7 @@ from tensorldm.training.ema import Average
 from tensorldm.training.loop import CLOCK_STEPS, Opened, Player, Progress, Stage, held_still, train
 from tensorldm.training.method import Part, StageWork
 from tensorldm.training.numbers import Numbers
+from tensorldm.training.recording import record
 from tensorldm.training.runlog import RunLog
 from tensorldm.training.schedule import expected_steps, is_over
 from tensorldm.training.signals import StoppedError, StopRequest
@@ -79,6 +80,8 @@ class StageRun:
             compile_blocks(self.model)
             for part in work.parts:
                 compile_objective(part.objective)
+        if self.settings.record:
+            record_parts(work.parts, self.number, fabric)
         make_stream = session.source.patches if work.outline.data == "patches" else session.source.volumes
         stream: Stream = make_stream(self.settings.box)
         self.stage = Stage(
@@ -221,6 +224,14 @@ def fuse(optimizer: Optimizer) -> None:
     if isinstance(optimizer, Adam):
         for group in optimizer.param_groups:
             group["fused"] = True
+
+
+def record_parts(parts: Sequence[Part], number: int, fabric: Fabric) -> None:
+    """Record every part's loss; on a CPU there is nothing to gain and nothing is done."""
+    if fabric.world_size > 1:
+        raise ConfigError(f"stages.{number}.record works on one GPU, not on {fabric.world_size}. Leave it out.")
+    if fabric.device.type == "cuda" and not all(record(part.objective) for part in parts):
+        raise ConfigError(f"stages.{number}.record: nothing of this method's stage can be recorded. Leave it out.")
 
 
 def check_box(work: StageWork, settings: StageConfig) -> None:

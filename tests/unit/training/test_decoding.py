@@ -126,7 +126,8 @@ def test_the_decoders_learn_from_their_own_error_and_the_unet_from_the_noise_alo
     heard = {}
     loss, logs = _objective(model, config)(batch, positions)
     clean, features = _objective(model, config).encoded(batch)
-    noise, _ = _objective(model, config).noise_error(clean, features, batch=batch, positions=positions)
+    objective = _objective(model, config)
+    noise, _ = objective.evaluate(*objective.noised(clean, features, batch=batch, positions=positions))
     for name, error in (("noise", noise), ("decoding", loss - noise)):
         model.zero_grad(set_to_none=True)
         error.backward(retain_graph=True)

@@ -1,0 +1,112 @@
+"""A loss recorded once on a GPU, forwards and backwards, and replayed: its thousands of kernels are started as one.
+
+Small networks on small volumes leave a GPU waiting for the host, which starts kernel by kernel. A recording serves
+tensors of one form (a scan with another number of volumes gets its own), and needs seconds where compiling needs a
+minute. What is recorded may not ask the host for anything, so an objective comes in two halves: ``gather`` looks at
+the batch, draws and copies; ``evaluate`` computes with what lies on the device alone.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tensorldm.batch import Batch
+
+Logs = dict[str, Tensor]
+Gathered = tuple[Tensor | dict[str, Tensor], ...]
+Form = tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]
+Evaluate = Callable[..., tuple[Tensor, Logs]]
+
+
+class Recordable(nn.Module):
+    """An objective in two halves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recorder: Evaluate | None = None
+
+    def gather(self, batch: Batch, positions: Tensor) -> Gathered:
+        """All that ``evaluate`` needs of a batch, on the model's device."""
+        raise NotImplementedError
+
+    def evaluate(self, *gathered: Any) -> tuple[Tensor, Logs]:
+        """The loss, and numbers to log without their gradients; nothing here asks the host."""
+        raise NotImplementedError
+
+    def forward(self, batch: Batch, positions: Tensor) -> tuple[Tensor, Logs]:
+        """Loss of a batch, and what is logged."""
+        return self.replay(*self.gather(batch, positions))
+
+    def replay(self, *gathered: Any) -> tuple[Tensor, Logs]:
+        """The second half, from its recording where there is one and gradients are wanted."""
+        recorded = self.recorder is not None and torch.is_grad_enabled()
+        return self.recorder(*gathered) if recorded and self.recorder else self.evaluate(*gathered)
+
+
+class Recorder:
+    """Called like the ``evaluate`` that it records, one recording for each form of what is gathered."""
+
+    def __init__(self, objective: Recordable) -> None:
+        self.objective = objective
+        self._memory = torch.cuda.graph_pool_handle()
+        self._recordings: dict[Form, Evaluate] = {}
+
+    def __call__(self, *gathered: Any) -> tuple[Tensor, Logs]:
+        """Loss and logs; they lie where the next replay writes, so use them before it."""
+        form = form_of(gathered)
+        if form not in self._recordings:
+            self._recordings[form] = self._record(gathered)
+        return self._recordings[form](*gathered)
+
+    def _record(self, gathered: Gathered) -> Evaluate:
+        """In places of the recording's own, which every replay reads; counts and codebooks end as they began."""
+        places = tuple(_copied(each) for each in gathered)
+        buffers = [(buffer, buffer.clone()) for buffer in self.objective.buffers()]
+        # Autocast drops the weights it has cast at the end of its context; the recording would then read freed memory.
+        with torch.autocast(
+            "cuda", torch.get_autocast_dtype("cuda"), enabled=torch.is_autocast_enabled("cuda"), cache_enabled=False
+        ):
+            recording: Any = torch.cuda.make_graphed_callables(
+                _Half(self.objective),
+                places,  # type: ignore[arg-type]  # it takes trees of tensors too
+                allow_unused_input=True,
+                pool=self._memory,
+            )
+        for buffer, before in buffers:
+            buffer.copy_(before)
+        evaluate: Evaluate = recording
+        return evaluate
+
+
+class _Half(nn.Module):
+    """The second half as a module: torch turns a module into its recording, and finds what learns among its weights."""
+
+    def __init__(self, objective: Recordable) -> None:
+        super().__init__()
+        self.objective = objective
+
+    def forward(self, *gathered: Any) -> tuple[Tensor, Logs]:
+        """The function itself, not the recording of another form."""
+        return self.objective.evaluate(*gathered)
+
+
+def record(objective: nn.Module) -> bool:
+    """Record an objective's second half from its next call on; whether it has two."""
+    if not isinstance(objective, Recordable):
+        return False
+    objective.recorder = Recorder(objective)
+    return True
+
+
+def form_of(gathered: Gathered) -> Form:
+    """What a recording is made for: number, sizes, order in memory and type of the tensors."""
+    tensors = [each for group in gathered for each in (group.values() if isinstance(group, dict) else (group,))]
+    return tuple((tuple(each.shape), each.stride(), each.dtype) for each in tensors)
+
+
+def _copied(group: Tensor | dict[str, Tensor]) -> Tensor | dict[str, Tensor]:
+    if isinstance(group, Tensor):
+        return group.detach().clone()
+    return {name: each.detach().clone() for name, each in group.items()}
