@@ -20,31 +20,26 @@ from pathlib import Path
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from tensorldm.baselines.learned.runs import open_run
 from tensorldm.batch import Batch, mask_centre
-from tensorldm.build import build_model
-from tensorldm.config.reading import read_config
-from tensorldm.config.run import RunConfig
+from tensorldm.bundle_files import OURS
+from tensorldm.config.run import RunSettings
 from tensorldm.config.training import StageConfig
-from tensorldm.training.compiling import compile_blocks
-from tensorldm.training.devices import make_fabric, place
+from tensorldm.training.compiling import compile_blocks, compile_objective
+from tensorldm.training.devices import Fabric, make_fabric, place
 from tensorldm.training.ema import Average
-from tensorldm.training.loop import Opened, Player, Progress, Stage, accumulate, samples_per_step, train
+from tensorldm.training.loop import Progress, Stage, accumulate, samples_per_step, train
+from tensorldm.training.method import TrainedMethod
 from tensorldm.training.numbers import Numbers
-from tensorldm.training.objectives import DenoisingObjective
+from tensorldm.training.paper_stage import PaperStage
 from tensorldm.training.recording import record
 from tensorldm.training.run import parse_stages
 from tensorldm.training.sources import open_source
-from tensorldm.training.stage_run import fuse
-from tensorldm.training.stages import (
-    STAGES,
-    attention_mode,
-    joint_modes,
-    make_optimizer,
-    set_trainable,
-    settings_of,
-    switch_decoders,
-)
+from tensorldm.training.stage_run import fuse, wrapped_players
+from tensorldm.training.stages import attention_mode, joint_modes, settings_of
 
+FIRST_JOINT = 3
+"""The stage that lets the components see each other in the decoder."""
 PEAK_TFLOP_PER_S = 790.0  # bfloat16 matrix products measured on one H200
 WARMUP_STEPS = 3
 FORMS = ("eager", "compiled", "recorded")
@@ -96,40 +91,57 @@ def random_batch(number: int, box: tuple[int, int, int], device: torch.device, *
     )
 
 
-def make_stage(config: RunConfig, number: int, *, fabric, source: str, form: str, encoded: bool = False) -> Stage:
-    row, settings = STAGES[number], settings_of(config, number)
-    model = place(build_model(config.model), fabric, config.hardware)
-    before = (attention_mode(config.model.decoder_cca) if number > 3 else "off", "off")
-    model.set_joint(*joint_modes(row, config.model, before=before))
-    switch_decoders(model, row, config=config.model)
-    optimizer, moving = make_optimizer(set_trainable(model, row, config=config.model), settings)
-    if fabric.device.type == "cuda":
-        fuse(optimizer)
+@dataclass(frozen=True)
+class Subject:
+    """What is measured: a stage of a method with these settings."""
+
+    method: TrainedMethod
+    config: RunSettings
+    number: int
+    fabric: Fabric
+    encoded: bool = False
+
+    @property
+    def settings(self) -> StageConfig:
+        return settings_of(self.config, self.number)
+
+
+def make_stage(subject: Subject, *, source: str, form: str) -> Stage:
+    config, number, fabric = subject.config, subject.number, subject.fabric
+    settings, work = subject.settings, subject.method.prepare(config, number, start=None)
+    if isinstance(work, PaperStage) and number > FIRST_JOINT:  # the decoder as the stage before leaves it
+        before = (attention_mode(config.model.decoder_cca), "off")
+        work.model.set_joint(*joint_modes(work.outline, config.model, before=before))
+    place(work.model, fabric, config.hardware)
+    for part in work.parts:
+        if fabric.device.type == "cuda":
+            fuse(part.optimizer)
+        if form == "compiled":
+            compile_objective(part.objective)
+        if form == "recorded":
+            assert record(part.objective), "nothing of this stage can be recorded"
     if form == "compiled":
-        compile_blocks(model)
-    objective = row.objective(model, config, number)
-    if form == "recorded":
-        record(objective)
-    if encoded and isinstance(objective, DenoisingObjective):
-        objective.encoded.remember = settings.batch_size
-    wrapped, stepping = fabric.setup(Opened(objective), optimizer)
+        compile_blocks(work.model)
+    if subject.encoded:
+        work.remember(settings.batch_size)
     if source == "random":
         stream = OneBatch(random_batch(settings.batch_size, settings.box, fabric.device))
     else:
         opened = open_source(f"cohort:{source}", config.data, device=fabric.device)
-        stream = (opened.patches if row.data == "patches" else opened.volumes)(settings.box)
-    players = [Player("model", wrapped, moving, stepping)]
-    return Stage(number, settings, model, players, Average(model, config.average), stream, seed=0)
+        stream = (opened.patches if work.outline.data == "patches" else opened.volumes)(settings.box)
+    players, average = wrapped_players(fabric, work.parts), Average(work.model, config.average)
+    return Stage(number, settings, work.model, players, average, stream, seed=0)
 
 
-def measure(config: RunConfig, number: int, *, fabric, source: str, seconds: float, form: str, encoded: bool) -> dict:
+def measure(subject: Subject, *, source: str, seconds: float, form: str) -> dict:
+    fabric = subject.fabric
     on_gpu = fabric.device.type == "cuda"
     if on_gpu:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     torch.compiler.reset()
-    flops = count_flops(config, number, fabric=fabric, encoded=encoded)
-    stage = make_stage(config, number, fabric=fabric, source=source, form=form, encoded=encoded)
+    flops = count_flops(subject)
+    stage = make_stage(subject, source=source, form=form)
     times: list[float] = []
     started = time.perf_counter()
 
@@ -145,9 +157,9 @@ def measure(config: RunConfig, number: int, *, fabric, source: str, seconds: flo
         train(fabric, stage, Progress(), after_step=after_step)
     per_step = (times[-1] - times[WARMUP_STEPS - 1]) / (len(times) - WARMUP_STEPS)
     row = {
-        "stage": number,
+        "stage": subject.number,
         "form": form,
-        "encoded_before": encoded,
+        "encoded_before": subject.encoded,
         "steps_per_s": 1 / per_step,
         "samples_per_s": samples_per_step(fabric, stage.settings) / per_step,
         "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if on_gpu else 0.0,
@@ -174,52 +186,59 @@ def count_waits(stage: Stage, *, fabric) -> int:
     return sum("synchroniz" in str(warning.message) for warning in found)
 
 
-def count_flops(config: RunConfig, number: int, *, fabric, encoded: bool) -> float:
+def count_flops(subject: Subject) -> float:
     """FLOPs of one step: of one micro-batch, times their number."""
-    settings = settings_of(config, number).model_copy(update={"accumulate": 1})
-    stage = make_stage(config, number, fabric=fabric, source="random", form="eager", encoded=encoded)
-    stage = replace(stage, settings=settings)
-    if encoded:
-        accumulate(fabric, stage.players[0], stage, 0)
+    stage = make_stage(subject, source="random", form="eager")
+    stage = replace(stage, settings=stage.settings.model_copy(update={"accumulate": 1}))
+    if subject.encoded:
+        turns(subject, stage, 0)
     with FlopCounterMode(display=False) as counter:
-        accumulate(fabric, stage.players[0], stage, 0)
-    return counter.get_total_flops() * settings_of(config, number).accumulate
+        turns(subject, stage, 0)
+    return counter.get_total_flops() * subject.settings.accumulate
 
 
-def compare(config: RunConfig, number: int, *, fabric) -> dict:
+def turns(subject: Subject, stage: Stage, step: int) -> list[float]:
+    """Gradients of every player in its turn, and its loss."""
+    losses = []
+    for player in stage.players:
+        player.optimizer.zero_grad(set_to_none=True)
+        losses.append(accumulate(subject.fabric, player, stage, step)["loss"])
+    return [float(loss) for loss in losses]
+
+
+def compare(subject: Subject) -> dict:
     """How far loss and gradients of a recorded step are from an eager step's, and those of another eager one."""
-    settings = settings_of(config, number).model_copy(update={"accumulate": 1})
+    settings = subject.settings.model_copy(update={"accumulate": 1})
     found = []
     for form in ("eager", "eager", "recorded"):
         torch.manual_seed(0)
-        stage = make_stage(config, number, fabric=fabric, source="random", form=form)
-        stage = replace(stage, settings=settings, stream=AnotherBatch(settings, fabric.device))
-        player = stage.players[0]
-        for step in range(3):  # the first is recorded
-            player.optimizer.zero_grad(set_to_none=True)
-            loss = accumulate(fabric, player, stage, step)["loss"]
-        gradients = [each.grad.flatten().float() for each in player.parameters.values() if each.grad is not None]
-        found.append((float(loss), torch.cat(gradients)))
-        del stage, player
+        stage = make_stage(subject, source="random", form=form)
+        stage = replace(stage, settings=settings, stream=AnotherBatch(settings, subject.fabric.device))
+        losses = [turns(subject, stage, step) for step in range(3)][-1]  # the first step is recorded
+        weights = [each for player in stage.players for each in player.parameters.values()]
+        gradients = [each.grad.flatten().float() for each in weights if each.grad is not None]
+        found.append((losses[0], torch.cat(gradients).clone()))
+        del stage, weights, gradients
     (loss, gradient), *others = found
     shares = {
         f"{name}_{what}_differs_by": share
         for name, (other_loss, other_gradient) in zip(("eager", "recorded"), others, strict=True)
         for what, share in (
             ("loss", abs(other_loss - loss) / abs(loss)),
-            ("gradient", float((other_gradient - gradient).norm() / gradient.norm())),
+            ("gradient", float((other_gradient - gradient).norm() / gradient.norm().clamp_min(1e-30))),
         )
     }
-    row = {"stage": number, **shares}
+    row = {"stage": subject.number, **shares}
     print(json.dumps(row), flush=True)
     return row
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--method", default=OURS)
     parser.add_argument("--config", default="base")
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
-    parser.add_argument("--stages", default="1-5")
+    parser.add_argument("--stages", help="as 1-5 or 1,2; all of the method's")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--source", default="random", help="random or procedural")
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=["eager"], help="of a step, one after another")
@@ -227,28 +246,27 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], dest="overrides")
     parser.add_argument("--out", type=Path)
     wanted = parser.parse_args()
-    config = read_config(RunConfig, wanted.config, wanted.overrides)
+    method, config = open_run(wanted.method, wanted.config, wanted.overrides)
     fabric = make_fabric(config.hardware.model_copy(update={"accelerator": wanted.device}))
     if "recorded" in wanted.forms and fabric.device.type != "cuda":
         parser.error("--forms recorded needs a GPU")
+    described = [number for number in method.stages if str(number) in config.stages]
+    numbers = parse_stages(wanted.stages, method) if wanted.stages else described
+    subjects = [Subject(method, config, number, fabric, encoded=wanted.encoded) for number in numbers]
     rows = [
-        measure(
-            config,
-            number,
-            fabric=fabric,
-            source=wanted.source,
-            seconds=wanted.seconds,
-            form=form,
-            encoded=wanted.encoded,
-        )
-        for number in parse_stages(wanted.stages)
+        measure(subject, source=wanted.source, seconds=wanted.seconds, form=form)
+        for subject in subjects
         for form in wanted.forms
     ]
-    differences = []
-    if "recorded" in wanted.forms:
-        differences = [compare(config, number, fabric=fabric) for number in parse_stages(wanted.stages)]
+    differences = [compare(subject) for subject in subjects] if "recorded" in wanted.forms else []
     if wanted.out:
-        found = {"config": wanted.config, "device": str(fabric.device), "rows": rows, "differences": differences}
+        found = {
+            "method": wanted.method,
+            "config": wanted.config,
+            "device": str(fabric.device),
+            "rows": rows,
+            "differences": differences,
+        }
         wanted.out.write_text(json.dumps(found, indent=2))
 
 

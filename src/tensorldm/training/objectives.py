@@ -26,7 +26,7 @@ from tensorldm.rng import generator
 from tensorldm.scan_facts import ScanFacts
 from tensorldm.shapes import Components, Latents, Masks
 from tensorldm.training.encoded import Encoded
-from tensorldm.training.recording import Gathered, Logs, Recordable
+from tensorldm.training.recording import Evaluated, Gathered, Logs, Recordable
 
 Positions = Int[Tensor, " b"]
 PerSubject = Float[Tensor, " b"]
@@ -57,7 +57,7 @@ class ExpectationObjective(Recordable):
         components: Components,
         mask: Masks,
         chosen: Float[Tensor, "b p"],
-    ) -> tuple[Tensor, Logs]:
+    ) -> Evaluated:
         """Loss of regressing the reference tensors."""
         assert self.model.expectation is not None, "this model has no expectation"
         x, y, z = mask.shape[1:]
@@ -66,7 +66,7 @@ class ExpectationObjective(Recordable):
         regression = component_error(expected, target, mask=mask, kind=self.error).mean()
         distance = self._log_distance(expected, components, mask=mask, chosen=chosen).mean()
         loss = regression + self.lem_weight * distance
-        return loss, {"regression": regression.detach(), "log_distance": distance.detach()}
+        return Evaluated(loss, {"regression": regression.detach(), "log_distance": distance.detach()})
 
     def _log_distance(
         self, expected: Components, components: Components, *, mask: Masks, chosen: Float[Tensor, "b p"]
@@ -105,7 +105,7 @@ class ReconstructionObjective(Recordable):
         """The scan, the reference and the mask."""
         return self.model.facts(**batch.scan).on_device(), batch.components, batch.mask
 
-    def evaluate(self, facts: dict[str, Tensor], components: Components, mask: Masks) -> tuple[Tensor, Logs]:
+    def evaluate(self, facts: dict[str, Tensor], components: Components, mask: Masks) -> Evaluated:
         """Loss of encoding and decoding the reference tensors."""
         target = self.scaling.scale(components)
         features = self.model.features_of(ScanFacts(**facts))
@@ -134,7 +134,7 @@ class ReconstructionObjective(Recordable):
             distance = log_distance(self.scaling.unscale(decoded), components.to(decoded.dtype), mask=mask).mean()
             loss = loss + self.lem_weight * distance
             logs["log_distance"] = distance.detach()
-        return loss, logs
+        return Evaluated(loss, logs)
 
 
 class DenoisingObjective(Recordable):
@@ -167,7 +167,7 @@ class DenoisingObjective(Recordable):
         pooled: Float[Tensor, "b c _ x y z"],
         gradients: Float[Tensor, "b c v"],
         *places: Float[Tensor, "b _"],
-    ) -> tuple[Tensor, Logs]:
+    ) -> Evaluated:
         """E8 or E10: error of the prediction."""
         x, y, z = places
         condition = self.model.condition(ScanFeatures((), pooled, gradients=gradients), (x, y, z))
@@ -175,7 +175,7 @@ class DenoisingObjective(Recordable):
         errors = reduce((predicted - target).square(), "b d f x y z -> b d", "mean")
         diagonal, off_diagonal = errors[:, :3].mean(), errors[:, 3:].mean()
         loss = errors.sum(dim=1).mean() if self.summed else errors.mean()
-        return loss, {"error_diagonal": diagonal.detach(), "error_off_diagonal": off_diagonal.detach()}
+        return Evaluated(loss, {"error_diagonal": diagonal.detach(), "error_off_diagonal": off_diagonal.detach()})
 
     def draw(self, positions: Positions, like: Latents) -> tuple[Int[Tensor, " b"], Latents]:
         """Diffusion step and noise of each sample, drawn where they are used."""
@@ -203,7 +203,7 @@ class DecodingObjective(DenoisingObjective):
     def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
         """Sum of both errors."""
         clean, features = self.encoded(batch)
-        loss, logs = self.replay(*self.noised(clean, features, batch=batch, positions=positions))
+        loss, logs, _ = self.replay(*self.noised(clean, features, batch=batch, positions=positions))
         x, y, z = batch.mask.shape[1:]
         decoded = self.model.decode(clean, features, size=(x, y, z)).float()
         reconstruction = l1(decoded, self.scaling.scale(batch.components), mask=batch.mask).mean()

@@ -2,12 +2,12 @@
 
 Small networks on small volumes leave a GPU waiting for the host, which starts kernel by kernel. A recording serves
 tensors of one form (a scan with another number of volumes gets its own), and needs seconds where compiling needs a
-minute. What is recorded may not ask the host for anything, so an objective comes in two halves: ``gather`` looks at
-the batch, draws and copies; ``evaluate`` computes with what lies on the device alone.
+minute. What is recorded may not ask the host for anything, so an objective comes in parts: ``gather`` looks at the
+batch, draws and copies; ``evaluate`` computes with what lies on the device alone; ``finish`` does what is left.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,23 @@ from tensorldm.batch import Batch
 Logs = dict[str, Tensor]
 Gathered = tuple[Tensor | dict[str, Tensor], ...]
 Form = tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]
-Evaluate = Callable[..., tuple[Tensor, Logs]]
+
+
+class Evaluated(NamedTuple):
+    """What the second part gives. Of a recording it lies where the next replay writes, so use it before that."""
+
+    loss: Tensor
+    logs: Logs
+    """Numbers, without gradients."""
+    kept: tuple[Tensor, ...] = ()
+    """For ``finish``, without gradients."""
+
+
+Evaluate = Callable[..., Evaluated]
 
 
 class Recordable(nn.Module):
-    """An objective in two halves."""
+    """An objective whose middle part can be recorded."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,16 +43,21 @@ class Recordable(nn.Module):
         """All that ``evaluate`` needs of a batch, on the model's device."""
         raise NotImplementedError
 
-    def evaluate(self, *gathered: Any) -> tuple[Tensor, Logs]:
-        """The loss, and numbers to log without their gradients; nothing here asks the host."""
+    def evaluate(self, *gathered: Any) -> Evaluated:
+        """The loss and what is logged; nothing here asks the host."""
         raise NotImplementedError
+
+    def finish(self, positions: Tensor, *kept: Tensor) -> None:
+        """Whatever else follows from these samples."""
 
     def forward(self, batch: Batch, positions: Tensor) -> tuple[Tensor, Logs]:
         """Loss of a batch, and what is logged."""
-        return self.replay(*self.gather(batch, positions))
+        loss, logs, kept = self.replay(*self.gather(batch, positions))
+        self.finish(positions, *kept)
+        return loss, logs
 
-    def replay(self, *gathered: Any) -> tuple[Tensor, Logs]:
-        """The second half, from its recording where there is one and gradients are wanted."""
+    def replay(self, *gathered: Any) -> Evaluated:
+        """The second part, from its recording where there is one and gradients are wanted."""
         recorded = self.recorder is not None and torch.is_grad_enabled()
         return self.recorder(*gathered) if recorded and self.recorder else self.evaluate(*gathered)
 
@@ -53,12 +70,15 @@ class Recorder:
         self._memory = torch.cuda.graph_pool_handle()
         self._recordings: dict[Form, Evaluate] = {}
 
-    def __call__(self, *gathered: Any) -> tuple[Tensor, Logs]:
-        """Loss and logs; they lie where the next replay writes, so use them before it."""
+    def __call__(self, *gathered: Any) -> Evaluated:
+        """As ``evaluate``; torch thinks that all it gives has gradients, and only the loss shall have them."""
         form = form_of(gathered)
         if form not in self._recordings:
             self._recordings[form] = self._record(gathered)
-        return self._recordings[form](*gathered)
+        loss, logs, kept = self._recordings[form](*gathered)
+        return Evaluated(
+            loss, {name: log.detach() for name, log in logs.items()}, tuple(each.detach() for each in kept)
+        )
 
     def _record(self, gathered: Gathered) -> Evaluate:
         """In places of the recording's own, which every replay reads; counts and codebooks end as they began."""
@@ -69,7 +89,7 @@ class Recorder:
             "cuda", torch.get_autocast_dtype("cuda"), enabled=torch.is_autocast_enabled("cuda"), cache_enabled=False
         ):
             recording: Any = torch.cuda.make_graphed_callables(
-                _Half(self.objective),
+                _Middle(self.objective),
                 places,  # type: ignore[arg-type]  # it takes trees of tensors too
                 allow_unused_input=True,
                 pool=self._memory,
@@ -80,20 +100,20 @@ class Recorder:
         return evaluate
 
 
-class _Half(nn.Module):
-    """The second half as a module: torch turns a module into its recording, and finds what learns among its weights."""
+class _Middle(nn.Module):
+    """The second part as a module: torch turns a module into its recording, and finds what learns among its weights."""
 
     def __init__(self, objective: Recordable) -> None:
         super().__init__()
         self.objective = objective
 
-    def forward(self, *gathered: Any) -> tuple[Tensor, Logs]:
+    def forward(self, *gathered: Any) -> Evaluated:
         """The function itself, not the recording of another form."""
         return self.objective.evaluate(*gathered)
 
 
 def record(objective: nn.Module) -> bool:
-    """Record an objective's second half from its next call on; whether it has two."""
+    """Record an objective's middle part from its next call on; whether it has one."""
     if not isinstance(objective, Recordable):
         return False
     objective.recorder = Recorder(objective)

@@ -127,7 +127,7 @@ def test_the_decoders_learn_from_their_own_error_and_the_unet_from_the_noise_alo
     loss, logs = _objective(model, config)(batch, positions)
     clean, features = _objective(model, config).encoded(batch)
     objective = _objective(model, config)
-    noise, _ = objective.evaluate(*objective.noised(clean, features, batch=batch, positions=positions))
+    noise = objective.evaluate(*objective.noised(clean, features, batch=batch, positions=positions)).loss
     for name, error in (("noise", noise), ("decoding", loss - noise)):
         model.zero_grad(set_to_none=True)
         error.backward(retain_graph=True)

@@ -3,14 +3,12 @@
 Where there is no GPU it is played by functions that note what they are asked.
 """
 
-from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensorldm.build import build_model
 from tensorldm.config.reading import read_config
@@ -18,7 +16,7 @@ from tensorldm.config.run import RunConfig
 from tensorldm.config.training import StageConfig
 from tensorldm.errors import ConfigError
 from tensorldm.training.method import Part
-from tensorldm.training.recording import Recordable, Recorder, form_of, record
+from tensorldm.training.recording import Evaluated, Recordable, Recorder, form_of, record
 from tensorldm.training.stage_run import record_parts
 from tensorldm.training.stages import STAGES, joint_modes, set_trainable, switch_decoders
 
@@ -28,26 +26,6 @@ DIRECTIONAL = [
     "model.spread_channels=4",
     "stages.0={steps: 1, box: [16, 16, 16]}",
 ]
-ASKS_THE_HOST = {"_local_scalar_dense", "nonzero", "masked_select", "lift_fresh", "is_nonzero", "equal", "item"}
-WRITTEN_OUT = 64
-"""An index of fewer places is a list in the code, which is copied from the host; those of tables have more."""
-
-
-class _Watching(TorchDispatchMode):
-    """Notes every operation that a recording could not hold: on the host's tensors, or with an answer for the host."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = func.overloadpacket.__name__
-        tensors = [each for each in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
-        places = tensors[1:] if name == "index" else []
-        indexed = any(each.dtype == torch.bool or each.numel() < WRITTEN_OUT for each in places)
-        if name in ASKS_THE_HOST or indexed or any(not each.is_meta for each in tensors):
-            self.found.append(name)
-        return func(*args, **(kwargs or {}))
 
 
 def _objective(number: int, overrides: list[str]) -> Recordable:
@@ -57,19 +35,6 @@ def _objective(number: int, overrides: list[str]) -> Recordable:
     switch_decoders(model, row, config=config.model)
     set_trainable(model, row, config=config.model)
     return row.objective(model, config, number)
-
-
-def _refuse(*_, **__):
-    raise AssertionError("a tensor is made of the host's numbers")
-
-
-@pytest.fixture
-def watching(monkeypatch):
-    """On the meta device numbers do not exist, so whoever needs one fails, and the host's tensors stand out."""
-    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # it does not know that device
-    for where, name in ((torch, "tensor"), (torch, "as_tensor"), (torch.Tensor, "new_tensor")):
-        monkeypatch.setattr(where, name, _refuse)
-    return _Watching()
 
 
 def _on_meta(group):
@@ -86,7 +51,7 @@ def test_the_second_half_of_every_stages_loss_asks_nothing_of_the_host(number, f
     gathered = [_on_meta(each) for each in objective.gather(batch, torch.arange(2))]
     objective.to("meta")
     with request.getfixturevalue("watching") as watching:
-        loss, _ = objective.evaluate(*gathered)
+        loss = objective.evaluate(*gathered).loss
         loss.backward()
     assert watching.found == []
 
@@ -116,17 +81,18 @@ class _Counting(Recordable):
 
     def __init__(self) -> None:
         super().__init__()
-        self.weight, self.calls = nn.Parameter(torch.tensor(2.0)), 0
+        self.weight, self.calls, self.kept = nn.Parameter(torch.tensor(2.0)), 0, ()
         self.register_buffer("seen", torch.zeros(()))
 
     def forward(self, volume, positions):
-        return self.replay({"volume": volume}, positions.float())
+        loss, logs, self.kept = self.replay({"volume": volume}, positions.float())
+        return loss, logs
 
     def evaluate(self, group, positions):
         self.calls += 1
         self.seen.add_(1)
         loss = self.weight * group["volume"].mean() + positions.mean()
-        return loss, {"mean": group["volume"].mean().detach()}
+        return Evaluated(loss, {"mean": group["volume"].mean().detach()}, (self.weight.detach() * group["volume"],))
 
 
 @pytest.fixture
@@ -146,7 +112,11 @@ def played(monkeypatch):
                 pairs = [(place[k], each[k]) for k in place] if isinstance(place, dict) else [(place, each)]
                 for mine, given in pairs:
                     mine.copy_(given)
-            return module(*places)
+            loss, logs, kept = module(*places)
+            all_learn = 0 * next(module.parameters())  # so it looks from outside
+            return Evaluated(
+                loss, {name: log + all_learn for name, log in logs.items()}, tuple(k + all_learn for k in kept)
+            )
 
         return play
 
@@ -180,6 +150,8 @@ def test_gradients_reach_the_weights_and_who_wants_none_is_not_recorded(played):
     assert float(objective.weight.grad) == 3.0
     assert float(logs["mean"]) == 3.0
     assert not logs["mean"].requires_grad
+    assert [each.tolist() for each in objective.kept] == [[6.0, 6.0]]
+    assert not objective.kept[0].requires_grad
 
 
 def test_forms_differ_by_order_in_memory():

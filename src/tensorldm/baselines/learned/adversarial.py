@@ -55,11 +55,19 @@ def translator(in_channels: int, out_channels: int, *, channels: tuple[int, ...]
     return network
 
 
+class _LabelsInPlace(PatchAdversarialLoss):
+    """MONAI makes its labels on the host and copies them; a GPU would wait for that in every step."""
+
+    def get_target_tensor(self, input: Tensor, target_is_real: bool) -> Tensor:
+        """1 for real, 0 for made, where the logits are."""
+        return torch.full_like(input, self.real_label if target_is_real else self.fake_label)
+
+
 class AdversarialLoss:
     """MONAI's loss in float32: a sigmoid's logarithm does not survive half precision."""
 
     def __init__(self, criterion: Criterion) -> None:
-        self._loss = PatchAdversarialLoss(criterion=criterion, no_activation_leastsq=True)
+        self._loss = _LabelsInPlace(criterion=criterion, no_activation_leastsq=True)
 
     def fool(self, critic: nn.Module, fake: Volume) -> Tensor:
         """The generator's: every patch of a fake should count as real."""

@@ -6,7 +6,6 @@ Axes: b batch, c DWI volume, d component (6), f channel, x y z space (of latents
 """
 
 from collections.abc import Iterable
-from functools import partial
 from re import search
 
 import torch
@@ -16,8 +15,8 @@ from monai.networks.nets.diffusion_model_unet import DiffusionModelUNet
 from torch import Tensor
 
 from tensorldm.baselines.learned.config import CoupledModel
-from tensorldm.baselines.learned.denoising import denoising_error, draw_latents, draw_noise
-from tensorldm.baselines.learned.objective import Logs, Positions, RivalObjective
+from tensorldm.baselines.learned.denoising import denoising_error, draw_latents, draw_noise, noised
+from tensorldm.baselines.learned.objective import Positions, RivalObjective
 from tensorldm.baselines.learned.rival import Goal, Rival, Sampling
 from tensorldm.baselines.learned.told import NUM_VOLUMES, Told
 from tensorldm.batch import Batch
@@ -25,10 +24,10 @@ from tensorldm.build import build_model
 from tensorldm.components import NUM_COMPONENTS
 from tensorldm.config.training import StageConfig
 from tensorldm.data.scaling import TensorScaling
-from tensorldm.networks.conditioner import ScanFeatures
 from tensorldm.networks.quantizer import VectorQuantizer
 from tensorldm.shapes import Dwi, Latents, Masks
 from tensorldm.training.objectives import ReconstructionObjective
+from tensorldm.training.recording import Evaluated, Gathered
 from tensorldm.training.stages import NOT_JOINT
 
 DENOISING = 3
@@ -86,9 +85,9 @@ class Coupled(Rival):
             inside.append(self.model.latent_mask(batch.mask))
         self.model.set_latent_scale(torch.cat(latents), torch.cat(inside))
 
-    def denoise(self, noisy: Latents, steps: Int[Tensor, " _"], *, features: ScanFeatures) -> Latents:
+    def denoise(self, noisy: Latents, steps: Int[Tensor, " _"], *, pooled: Float[Tensor, "b c _ x y z"]) -> Latents:
         """The prediction for latents at their diffusion steps, all components in one stack with the scan's features."""
-        scan: Field = rearrange(features.pooled, "b c f x y z -> b (c f) x y z")
+        scan: Field = rearrange(pooled, "b c f x y z -> b (c f) x y z")
         stack: Field = rearrange(noisy, "b d f x y z -> b (d f) x y z")
         found: Tensor = self.denoiser(torch.cat([stack, scan.to(stack)], dim=1), steps)
         return rearrange(found, "b (d f) x y z -> b d f x y z", d=NUM_COMPONENTS)
@@ -112,7 +111,7 @@ class Coupled(Rival):
 
         def predict(stack: Float[Tensor, "k 6 f x y z"], step: int) -> Float[Tensor, "k 6 f x y z"]:
             steps = torch.full((1,), step, device=stack.device)
-            return torch.cat([self.denoise(latents[None], steps, features=features) for latents in stack])
+            return torch.cat([self.denoise(latents[None], steps, pooled=features.pooled) for latents in stack])
 
         x, y, z = mask.shape[1:]
         noise = draw_noise(sampling, self.model.latent_shape(1, (x, y, z))[1:], device=dwi.device)
@@ -130,17 +129,18 @@ class CoupledDenoising(RivalObjective):
         super().__init__(rival.scaling, seed=seed, stage=stage)
         self.rival = rival
 
-    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
-        """Loss over all latents."""
+    def gather(self, batch: Batch, positions: Positions) -> Gathered:
+        """Noisy latents, their diffusion steps, what to predict, and what the conditioner reads of the scan."""
         model = self.rival.model
         with torch.no_grad():
             features = model.scan_features(**batch.scan)
             clean = model.encode(self.scaling.scale(batch.components), features).float()
-        loss = denoising_error(
-            partial(self.rival.denoise, features=features),
-            clean,
-            generators=self.generators(positions, torch.device("cpu")),
-            schedule=model.schedule,
-            prediction=model.prediction,
-        )
-        return loss, {}
+        random, prediction = self.generators(positions, clean.device), model.prediction
+        noisy, steps, target = noised(clean, generators=random, schedule=model.schedule, prediction=prediction)
+        return noisy, steps, target, features.pooled
+
+    def evaluate(
+        self, noisy: Latents, steps: Int[Tensor, " b"], target: Latents, pooled: Float[Tensor, "b c _ x y z"]
+    ) -> Evaluated:
+        """Loss over all latents."""
+        return Evaluated(denoising_error(self.rival.denoise(noisy, steps, pooled=pooled), target), {})

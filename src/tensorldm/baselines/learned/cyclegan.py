@@ -10,14 +10,15 @@ from torch import Tensor
 
 from tensorldm.baselines.learned.adversarial import AdversarialLoss, Handover, Volume, patch_critic, translator
 from tensorldm.baselines.learned.config import CycleGANModel
-from tensorldm.baselines.learned.objective import Logs, Positions, RivalObjective, mean_inside
+from tensorldm.baselines.learned.objective import Positions, RivalObjective, mean_inside
 from tensorldm.baselines.learned.rival import Goal, Rival, Sampling
 from tensorldm.baselines.learned.told import NUM_CHANNELS, NUM_IMAGES, NUM_SETTINGS, Told
 from tensorldm.batch import Batch
 from tensorldm.components import NUM_COMPONENTS
 from tensorldm.config.training import StageConfig
 from tensorldm.data.scaling import TensorScaling
-from tensorldm.shapes import Components
+from tensorldm.shapes import Components, Masks
+from tensorldm.training.recording import Evaluated, Gathered
 
 
 class CycleGAN(Rival):
@@ -73,21 +74,30 @@ class CycleObjective(RivalObjective):
         super().__init__(rival.scaling)
         self.rival, self.handover, self.loss = rival, handover, AdversarialLoss("least_squares")
 
-    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
-        """Adversarial terms and cycles."""
+    def gather(self, batch: Batch, positions: Positions) -> Gathered:  # noqa: ARG002  nothing is drawn
+        """Scan and tensor."""
         told, tensors = self.read(batch)
+        return told.channels, told.mask, tensors
+
+    def evaluate(self, channels: Volume, mask: Masks, tensors: Components) -> Evaluated:
+        """Adversarial terms and cycles; what was made is kept."""
+        told = Told(channels, mask)
         made_tensors, made_images = self.rival.to_tensor(told.images, told), self.rival.to_images(tensors, told)
-        self.handover.give(positions, made_tensors, made_images)
         adversarial = self.loss.fool(self.rival.tensor_critic, made_tensors) + self.loss.fool(
             self.rival.scan_critic, made_images
         )
         images_again = self.rival.to_images(made_tensors, told)
         tensors_again = self.rival.to_tensor(made_images, told)
-        cycle = mean_inside((images_again.float() - told.images).abs(), batch.mask) + mean_inside(
-            (tensors_again.float() - tensors).abs(), batch.mask
+        cycle = mean_inside((images_again.float() - told.images).abs(), mask) + mean_inside(
+            (tensors_again.float() - tensors).abs(), mask
         )
         loss = adversarial + self.rival.cycle_weight * cycle
-        return loss, {"adversarial": adversarial.detach(), "cycle": cycle.detach()}
+        logs = {"adversarial": adversarial.detach(), "cycle": cycle.detach()}
+        return Evaluated(loss, logs, (made_tensors.detach(), made_images.detach()))
+
+    def finish(self, positions: Positions, *kept: Tensor) -> None:
+        """The critics are to see these."""
+        self.handover.give(positions, *kept)
 
 
 class CriticsObjective(RivalObjective):
@@ -97,12 +107,16 @@ class CriticsObjective(RivalObjective):
         super().__init__(rival.scaling)
         self.rival, self.handover, self.loss = rival, handover, AdversarialLoss("least_squares")
 
-    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
-        """The sum of both critics' losses."""
+    def gather(self, batch: Batch, positions: Positions) -> Gathered:
+        """Tensors and images, measured and made."""
         told, tensors = self.read(batch)
         made_tensors, made_images = self.handover.take(
             positions, lambda: (self.rival.to_tensor(told.images, told), self.rival.to_images(tensors, told))
         )
-        on_tensors = self.loss.tell_apart(self.rival.tensor_critic, tensors, fake=made_tensors.to(tensors))
-        on_images = self.loss.tell_apart(self.rival.scan_critic, told.images, fake=made_images.to(tensors))
-        return on_tensors + on_images, {"tensors": on_tensors.detach(), "scans": on_images.detach()}
+        return tensors, told.images, made_tensors.to(tensors), made_images.to(tensors)
+
+    def evaluate(self, tensors: Components, images: Volume, made_tensors: Components, made_images: Volume) -> Evaluated:
+        """The sum of both critics' losses."""
+        on_tensors = self.loss.tell_apart(self.rival.tensor_critic, tensors, fake=made_tensors)
+        on_images = self.loss.tell_apart(self.rival.scan_critic, images, fake=made_images)
+        return Evaluated(on_tensors + on_images, {"tensors": on_tensors.detach(), "scans": on_images.detach()})

@@ -13,29 +13,28 @@ from tensorldm.baselines.learned.rival import Sampling
 from tensorldm.diffusion import NoiseSchedule, Prediction, add_noise, prediction_target, sample, step_pairs
 from tensorldm.shapes import Latents
 
-Predict = Callable[[Latents, Int[Tensor, " b"]], Latents]
-"""(noisy, steps) -> the network's prediction."""
 
-
-def denoising_error(
-    predict: Predict,
-    clean: Latents,
-    *,
-    generators: Sequence[Generator],
-    schedule: NoiseSchedule,
-    prediction: Prediction,
-) -> Float[Tensor, ""]:
-    """Mean squared error of the prediction at a step and noise drawn for each member, by its own generator."""
+def noised(
+    clean: Latents, *, generators: Sequence[Generator], schedule: NoiseSchedule, prediction: Prediction
+) -> tuple[Latents, Int[Tensor, " b"], Latents]:
+    """At a step and with noise drawn for each member by its own generator: noisy, the steps, and what to predict."""
     drawn = [
-        (torch.randint(len(schedule), (1,), generator=each), torch.randn(clean.shape[1:], generator=each))
+        (
+            torch.randint(len(schedule), (1,), generator=each, device=each.device),
+            torch.randn(clean.shape[1:], generator=each, device=each.device),
+        )
         for each in generators
     ]
     steps = torch.cat([step for step, _ in drawn]).to(clean.device)
     noise = torch.stack([noise for _, noise in drawn]).to(clean)
     alpha_bar = schedule.gather(steps)
-    found = predict(add_noise(clean, noise, alpha_bar=alpha_bar), steps).float()
     target = prediction_target(clean, noise, alpha_bar=alpha_bar, prediction=prediction)
-    return (found - target).square().mean()
+    return add_noise(clean, noise, alpha_bar=alpha_bar), steps, target
+
+
+def denoising_error(found: Latents, target: Latents) -> Float[Tensor, ""]:
+    """Mean over everything."""
+    return (found.float() - target).square().mean()
 
 
 def draw_noise(sampling: Sampling, shape: tuple[int, ...], *, device: torch.device) -> Float[Tensor, "k 6 f x y z"]:

@@ -18,9 +18,9 @@ from monai.networks.nets.diffusion_model_unet import DiffusionModelUNet
 from torch import Tensor, nn
 
 from tensorldm.baselines.learned.config import DiffDTIModel
-from tensorldm.baselines.learned.denoising import denoising_error, draw_latents, draw_noise
+from tensorldm.baselines.learned.denoising import denoising_error, draw_latents, draw_noise, noised
 from tensorldm.baselines.learned.maps import maps_of, num_maps, tensor_of
-from tensorldm.baselines.learned.objective import Logs, Positions, RivalObjective
+from tensorldm.baselines.learned.objective import Positions, RivalObjective
 from tensorldm.baselines.learned.rival import Goal, Rival, Sampling
 from tensorldm.baselines.learned.slices import Slices, among_all, draw_slices, slices_with_brain, take_slices
 from tensorldm.baselines.learned.tokens import GridTransformer
@@ -31,6 +31,8 @@ from tensorldm.components import NUM_COMPONENTS
 from tensorldm.config.training import StageConfig
 from tensorldm.data.scaling import TensorScaling
 from tensorldm.diffusion import linear_schedule
+from tensorldm.shapes import Latents
+from tensorldm.training.recording import Evaluated, Gathered
 
 
 class EnhancementPath(nn.Module):
@@ -149,26 +151,24 @@ class MapDenoising(RivalObjective):
         super().__init__(rival.scaling, seed=seed)
         self.rival = rival
 
-    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
-        """Loss of slices drawn from each head."""
+    def gather(self, batch: Batch, positions: Positions) -> Gathered:
+        """Slices drawn from each head: noisy maps, their diffusion steps, what to predict, and the scan."""
         told, _ = self.read(batch)
-        random = self.generators(positions, torch.device("cpu"))
+        random = self.generators(positions, batch.mask.device)
         places = draw_slices(batch.mask, self.rival.num_slices, random)
         maps = take_slices(maps_of(batch.components, batch.mask, signs=self.rival.signs), places)
-        scan = take_slices(told.channels, places)
-        clean = _grouped(rearrange(maps, "n f x y -> n f x y 1"))
-        loss = denoising_error(
-            partial(self._predict, scan=scan),
-            clean,
+        noisy, steps, target = noised(
+            _grouped(rearrange(maps, "n f x y -> n f x y 1")),
             generators=[each for each in random for _ in range(self.rival.num_slices)],
             schedule=self.rival.schedule,
             prediction=self.rival.prediction,
         )
-        return loss, {}
+        return noisy, steps, target, take_slices(told.channels, places)
 
-    def _predict(self, noisy: Tensor, steps: Tensor, *, scan: Slices) -> Tensor:
+    def evaluate(self, noisy: Latents, steps: Int[Tensor, " n"], target: Latents, scan: Slices) -> Evaluated:
+        """Loss of these slices."""
         found = self.rival.denoise(rearrange(_joined(noisy), "n f x y 1 -> n f x y"), steps, scan=scan)
-        return _grouped(rearrange(found, "n f x y -> n f x y 1"))
+        return Evaluated(denoising_error(_grouped(rearrange(found, "n f x y -> n f x y 1")), target), {})
 
 
 def _grouped(maps: Float[Tensor, "n f x y z"]) -> Float[Tensor, "n 6 _ x y z"]:

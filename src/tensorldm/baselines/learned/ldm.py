@@ -6,7 +6,6 @@ Axes: b batch, f channel, x y z space (of voxels or latents).
 """
 
 from collections.abc import Iterable
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -18,8 +17,8 @@ from torch import Tensor
 
 from tensorldm.baselines.learned.codebook import LatentList, codes_as_buffer, revive_codes, start_codes
 from tensorldm.baselines.learned.config import LDMModel
-from tensorldm.baselines.learned.denoising import denoising_error, draw_latents, draw_noise
-from tensorldm.baselines.learned.objective import Logs, Positions, RivalObjective, mean_inside
+from tensorldm.baselines.learned.denoising import denoising_error, draw_latents, draw_noise, noised
+from tensorldm.baselines.learned.objective import Positions, RivalObjective, mean_inside
 from tensorldm.baselines.learned.rival import Goal, Rival, Sampling
 from tensorldm.baselines.learned.told import NUM_CHANNELS, NUM_IMAGES, NUM_SETTINGS, Told, tell_batch
 from tensorldm.batch import Batch
@@ -28,11 +27,13 @@ from tensorldm.config.training import StageConfig
 from tensorldm.data.scaling import TensorScaling
 from tensorldm.diffusion import linear_schedule
 from tensorldm.rng import generator
-from tensorldm.shapes import Components, Masks
+from tensorldm.shapes import Components, Latents, Masks
+from tensorldm.training.recording import Evaluated, Gathered
 
 SMALLEST_SPREAD = 1e-6
 CODE_DECAY = 0.9
 """Of the codes' running means: between MONAI's 0.5 and 0.99, usual for large batches; dead codes show soon."""
+Volume = Float[Tensor, "b _ x y z"]
 LatentVolume = Float[Tensor, "_ _ x y z"]
 """Latents of samples, or the condition beside them, of which there may be one for all."""
 HALVING, DOUBLING = (2, 4, 1, 1), (2, 4, 1, 1, 0)
@@ -144,27 +145,39 @@ class AutoencoderObjective(RivalObjective):
         super().__init__(rival.scaling, seed=seed)
         self.rival = rival
 
-    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
-        """Loss of encoding and decoding tensors and scans; in training, dead codes are revived."""
+    def gather(self, batch: Batch, positions: Positions) -> Gathered:  # noqa: ARG002  drawn is at the end
+        """What is coded: the channels of the scan, and the tensor."""
         told, target = self.read(batch)
-        random = self.generators(positions, torch.device("cpu"))[0]
-        on_tensors, tensor_commitment = self._code(self.rival.tensors, target, target, told=told, random=random)
-        on_scans, scan_commitment = self._code(self.rival.scans, told.channels, told.images, told=told, random=random)
-        loss = on_tensors + on_scans + tensor_commitment + scan_commitment
-        logs = {"tensors": on_tensors.detach(), "scans": on_scans.detach()}
-        return loss, logs | {"perplexity": self.rival.tensors.quantizer.perplexity.detach()}
+        return told.channels, told.mask, target
 
-    def _code(
-        self, coder: VQVAE, volume: Tensor, target: Tensor, *, told: Told, random: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
+    def evaluate(self, channels: Volume, mask: Masks, target: Components) -> Evaluated:
+        """Loss of encoding and decoding tensors and scans; the latents are kept."""
+        told = Told(channels, mask)
+        on_tensors, tensor_commitment, tensors = self._code(self.rival.tensors, target, target, mask=mask)
+        on_scans, scan_commitment, scans = self._code(self.rival.scans, channels, told.images, mask=mask)
+        loss = on_tensors + on_scans + tensor_commitment + scan_commitment
+        perplexity = self.rival.tensors.quantizer.perplexity.detach()
+        logs = {"tensors": on_tensors.detach(), "scans": on_scans.detach(), "perplexity": perplexity}
+        return Evaluated(loss, logs, (mask, tensors, scans))
+
+    def finish(self, positions: Positions, *kept: Tensor) -> None:
+        """In training, dead codes are revived."""
+        mask, *latents = kept
+        if not self.training:
+            return
+        random = self.generators(positions, torch.device("cpu"))[0]
+        for coder, found in zip((self.rival.tensors, self.rival.scans), latents, strict=True):
+            known = self.rival.inside(found, mask)
+            if len(known):
+                revive_codes(coder.quantizer.quantizer, known, random)
+
+    def _code(self, coder: VQVAE, volume: Tensor, target: Tensor, *, mask: Masks) -> tuple[Tensor, Tensor, Tensor]:
+        """Error, commitment, and the latents without their gradients."""
         latents = coder.encode(volume).float()
         with torch.autocast(latents.device.type, enabled=False):  # sums of thousands of latents, in full precision
             quantized, commitment = coder.quantize(latents)
-        error = mean_inside((coder.decode(quantized).float() - target).abs(), told.mask)
-        known = self.rival.inside(latents.detach(), told.mask)
-        if self.training and len(known):
-            revive_codes(coder.quantizer.quantizer, known, random)
-        return error, commitment
+        error = mean_inside((coder.decode(quantized).float() - target).abs(), mask)
+        return error, commitment, latents.detach()
 
 
 class LatentDenoising(RivalObjective):
@@ -174,23 +187,24 @@ class LatentDenoising(RivalObjective):
         super().__init__(rival.scaling, seed=seed, stage=stage)
         self.rival = rival
 
-    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
-        """Loss over all latents."""
+    def gather(self, batch: Batch, positions: Positions) -> Gathered:
+        """Noisy latents, their diffusion steps, what to predict, and the scan's latent beside them."""
         told, target = self.read(batch)
         with torch.no_grad():
             latents = self.rival.tensors.encode(target).float()
             clean = _grouped((latents - self.rival.latent_mean) / self.rival.latent_spread)
-        loss = denoising_error(
-            partial(self._predict, condition=self.rival.condition(told)),
+        noisy, steps, wanted = noised(
             clean,
-            generators=self.generators(positions, torch.device("cpu")),
+            generators=self.generators(positions, clean.device),
             schedule=self.rival.schedule,
             prediction=self.rival.prediction,
         )
-        return loss, {}
+        return noisy, steps, wanted, self.rival.condition(told)
 
-    def _predict(self, noisy: Tensor, steps: Tensor, *, condition: LatentVolume) -> Tensor:
-        return _grouped(self.rival.denoise(_joined(noisy), steps, condition=condition))
+    def evaluate(self, noisy: Latents, steps: Int[Tensor, " b"], target: Latents, condition: LatentVolume) -> Evaluated:
+        """Loss over all latents."""
+        found = _grouped(self.rival.denoise(_joined(noisy), steps, condition=condition))
+        return Evaluated(denoising_error(found, target), {})
 
 
 def _autoencoder(config: LDMModel, in_channels: int, out_channels: int) -> VQVAE:

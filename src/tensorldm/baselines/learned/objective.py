@@ -5,19 +5,19 @@ Axes: b batch, f channel, x y z space.
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from tensorldm.baselines.learned.told import Told, tell_batch
 from tensorldm.batch import Batch
 from tensorldm.data.scaling import TensorScaling
 from tensorldm.rng import generator
 from tensorldm.shapes import Components, Masks
+from tensorldm.training.recording import Recordable
 
 Positions = Int[Tensor, " b"]
-Logs = dict[str, Tensor]
 
 
-class RivalObjective(nn.Module):
+class RivalObjective(Recordable):
     """An objective of a rival, drawing per sample from the seed and the sample's position."""
 
     def __init__(self, scaling: TensorScaling, *, seed: int = 0, stage: int = 1) -> None:

@@ -7,16 +7,24 @@ Axes: b batch, f channel, x y z space.
 import torch
 from torch import Tensor, nn
 
-from tensorldm.baselines.learned.adversarial import AdversarialLoss, Criterion, Handover, patch_critic, translator
+from tensorldm.baselines.learned.adversarial import (
+    AdversarialLoss,
+    Criterion,
+    Handover,
+    Volume,
+    patch_critic,
+    translator,
+)
 from tensorldm.baselines.learned.config import Pix2PixModel
-from tensorldm.baselines.learned.objective import Logs, Positions, RivalObjective, mean_inside
+from tensorldm.baselines.learned.objective import Positions, RivalObjective, mean_inside
 from tensorldm.baselines.learned.rival import Goal, Rival, Sampling
 from tensorldm.baselines.learned.told import NUM_CHANNELS, Told
 from tensorldm.batch import Batch
 from tensorldm.components import NUM_COMPONENTS
 from tensorldm.config.training import StageConfig
 from tensorldm.data.scaling import TensorScaling
-from tensorldm.shapes import Components
+from tensorldm.shapes import Components, Masks
+from tensorldm.training.recording import Evaluated, Gathered
 
 
 class Translation(Rival):
@@ -70,15 +78,22 @@ class GeneratorObjective(RivalObjective):
         super().__init__(rival.scaling)
         self.rival, self.handover, self.loss = rival, handover, AdversarialLoss(rival.criterion)
 
-    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
-        """Adversarial term and L1, weighted."""
+    def gather(self, batch: Batch, positions: Positions) -> Gathered:  # noqa: ARG002  nothing is drawn
+        """What the generator is told, and the tensor that it should give."""
         told, target = self.read(batch)
-        fake = self.rival.translate(told)
-        self.handover.give(positions, fake)
-        adversarial = self.loss.fool(self.rival.critic, torch.cat([told.channels, fake], dim=1))
-        pixels = mean_inside((fake.float() - target).abs(), batch.mask)
+        return told.channels, told.mask, target
+
+    def evaluate(self, channels: Volume, mask: Masks, target: Components) -> Evaluated:
+        """Adversarial term and L1, weighted; the fake is kept."""
+        fake = self.rival.translate(Told(channels, mask))
+        adversarial = self.loss.fool(self.rival.critic, torch.cat([channels, fake], dim=1))
+        pixels = mean_inside((fake.float() - target).abs(), mask)
         loss = self.rival.adversarial_weight * adversarial + self.rival.pixel_weight * pixels
-        return loss, {"adversarial": adversarial.detach(), "l1": pixels.detach()}
+        return Evaluated(loss, {"adversarial": adversarial.detach(), "l1": pixels.detach()}, (fake.detach(),))
+
+    def finish(self, positions: Positions, *kept: Tensor) -> None:
+        """The critic is to see this fake."""
+        self.handover.give(positions, *kept)
 
 
 class CriticObjective(RivalObjective):
@@ -88,12 +103,17 @@ class CriticObjective(RivalObjective):
         super().__init__(rival.scaling)
         self.rival, self.handover, self.loss = rival, handover, AdversarialLoss(rival.criterion)
 
-    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
-        """The critic's loss."""
+    def gather(self, batch: Batch, positions: Positions) -> Gathered:
+        """What the generator was told, a reference tensor, and the generator's."""
         told, target = self.read(batch)
         (fake,) = self.handover.take(positions, lambda: (self.rival.translate(told),))
-        real_pair, fake_pair = (torch.cat([told.channels, tensor.to(target)], dim=1) for tensor in (target, fake))
-        return self.rival.adversarial_weight * self.loss.tell_apart(self.rival.critic, real_pair, fake=fake_pair), {}
+        return told.channels, target, fake.to(target)
+
+    def evaluate(self, channels: Volume, target: Components, fake: Components) -> Evaluated:
+        """The critic's loss."""
+        real_pair, fake_pair = (torch.cat([channels, tensor], dim=1) for tensor in (target, fake))
+        error = self.loss.tell_apart(self.rival.critic, real_pair, fake=fake_pair)
+        return Evaluated(self.rival.adversarial_weight * error, {})
 
 
 def build_pix2pix(config: Pix2PixModel, scaling: TensorScaling) -> Translation:

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tensorldm.baselines.learned.config import RegressionModel
-from tensorldm.baselines.learned.objective import Logs, Positions, RivalObjective
+from tensorldm.baselines.learned.objective import Positions, RivalObjective
 from tensorldm.baselines.learned.rival import Goal, Rival, Sampling
 from tensorldm.baselines.learned.told import NUM_CHANNELS, SOLVED, Told
 from tensorldm.batch import Batch
@@ -24,8 +24,9 @@ from tensorldm.config.training import ErrorKind, StageConfig
 from tensorldm.data.scaling import TensorScaling
 from tensorldm.networks.film import ResidualBlock
 from tensorldm.networks.layers import AnyStack, Conv, Downsample, Pointwise, Upsample, VoxelNorm
-from tensorldm.shapes import Components
+from tensorldm.shapes import Components, Masks
 from tensorldm.training.objectives import component_error, log_distance
+from tensorldm.training.recording import Evaluated, Gathered
 
 
 class RegressionNetwork(nn.Module):
@@ -99,14 +100,18 @@ class RegressionObjective(RivalObjective):
         super().__init__(scaling)
         self.network, self.lem_weight, self.kind = network, lem_weight, kind
 
-    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:  # noqa: ARG002  nothing is drawn
-        """Loss and its terms."""
+    def gather(self, batch: Batch, positions: Positions) -> Gathered:  # noqa: ARG002  nothing is drawn
+        """Channels, the tensor that they should give, and where."""
         told, target = self.read(batch)
-        found = self.network(told.channels).float()
-        error = component_error(found, target, mask=batch.mask, kind=self.kind).mean()
+        return told.channels, target, batch.mask
+
+    def evaluate(self, channels: Float[Tensor, "b f x y z"], target: Components, mask: Masks) -> Evaluated:
+        """Loss and its terms."""
+        found = self.network(channels).float()
+        error = component_error(found, target, mask=mask, kind=self.kind).mean()
         logs = {"regression": error.detach()}
         if not self.lem_weight:
-            return error, logs
-        tensors = self.scaling.unscale(found)
-        distance = log_distance(tensors, batch.components.to(tensors.dtype), mask=batch.mask).mean()
-        return error + self.lem_weight * distance, logs | {"log_distance": distance.detach()}
+            return Evaluated(error, logs)
+        tensors, reference = self.scaling.unscale(found), self.scaling.unscale(target.float())
+        distance = log_distance(tensors, reference, mask=mask).mean()
+        return Evaluated(error + self.lem_weight * distance, logs | {"log_distance": distance.detach()})

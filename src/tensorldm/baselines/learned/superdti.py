@@ -5,20 +5,20 @@ H. Li and others: SuperDTI, ultrafast DTI and fiber tractography with deep learn
 Axes: b batch, n slice, f channel, x y z space.
 """
 
-import torch
 from monai.networks.nets.unet import UNet
 from torch import Tensor, nn
 
 from tensorldm.baselines.learned.config import SuperDTIModel
 from tensorldm.baselines.learned.maps import maps_of, num_maps, tensor_of
-from tensorldm.baselines.learned.objective import Logs, Positions, RivalObjective
+from tensorldm.baselines.learned.objective import Positions, RivalObjective
 from tensorldm.baselines.learned.rival import Goal, Rival, Sampling
-from tensorldm.baselines.learned.slices import among_all, by_slices, draw_slices, slices_with_brain, take_slices
+from tensorldm.baselines.learned.slices import Slices, among_all, by_slices, draw_slices, slices_with_brain, take_slices
 from tensorldm.baselines.learned.told import NUM_CHANNELS, Told
 from tensorldm.batch import Batch
 from tensorldm.config.training import StageConfig
 from tensorldm.data.scaling import TensorScaling
 from tensorldm.shapes import Components
+from tensorldm.training.recording import Evaluated, Gathered
 
 
 class SuperDTI(Rival):
@@ -64,16 +64,18 @@ class MapObjective(RivalObjective):
         super().__init__(rival.scaling, seed=seed)
         self.rival = rival
 
-    def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
-        """Loss of slices drawn from each head."""
+    def gather(self, batch: Batch, positions: Positions) -> Gathered:
+        """Slices drawn from each head: what is told, the maps, and where there is brain."""
         told, _ = self.read(batch)
-        random = self.generators(positions, torch.device("cpu"))
+        random = self.generators(positions, batch.mask.device)
         places = draw_slices(batch.mask, self.rival.num_slices, random)
         target = take_slices(maps_of(batch.components, batch.mask, signs=self.rival.signs), places)
-        inside = take_slices(told.inside, places)
-        found = self.rival.network(take_slices(told.channels, places)).float()
-        loss = squared_error(found, target, inside)
-        return loss, {"rms": loss.detach().sqrt()}
+        return take_slices(told.channels, places), target, take_slices(told.inside, places)
+
+    def evaluate(self, scan: Slices, target: Slices, inside: Slices) -> Evaluated:
+        """Loss of these slices."""
+        loss = squared_error(self.rival.network(scan).float(), target, inside)
+        return Evaluated(loss, {"rms": loss.detach().sqrt()})
 
 
 def squared_error(found: Tensor, target: Tensor, inside: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ def test_with_a_perfect_denoiser_it_gives_what_the_autoencoder_makes_of_the_trut
         clean = model.encode(rival.scaling.scale(one_head.components), features)
         wanted = rival.scaling.unscale(model.decode(clean, features, size=size)) * one_head.mask[:, None]
 
-    def perfect(noisy, steps, *, features):
+    def perfect(noisy, steps, *, pooled):
         alpha_bar = float(model.schedule.alpha_bar[int(steps[0])])
         noise = (noisy - alpha_bar**0.5 * clean) / (1 - alpha_bar) ** 0.5
         return alpha_bar**0.5 * noise - (1 - alpha_bar) ** 0.5 * clean
@@ -51,7 +51,7 @@ def test_every_component_of_the_prediction_may_depend_on_every_other(rival, one_
         noisy = _noise(0, rival.model.latent_shape(1, (16, 16, 16)))
         other = noisy.clone()
         other[:, 5] += 1
-        one, changed = (rival.denoise(each, torch.tensor([400]), features=features) for each in (noisy, other))
+        one, changed = (rival.denoise(each, torch.tensor([400]), pooled=features.pooled) for each in (noisy, other))
     assert ((one - changed)[:, 0].abs() > 1e-6).any()
 
 

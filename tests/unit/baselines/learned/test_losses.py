@@ -9,7 +9,7 @@ from torch import nn
 
 from tensorldm.baselines.learned.adversarial import AdversarialLoss, Handover
 from tensorldm.baselines.learned.cyclegan import CriticsObjective, CycleGAN, CycleObjective
-from tensorldm.baselines.learned.denoising import denoising_error
+from tensorldm.baselines.learned.denoising import denoising_error, noised
 from tensorldm.baselines.learned.objective import mean_inside
 from tensorldm.baselines.learned.pix2pix import CriticObjective, GeneratorObjective, Translation
 from tensorldm.baselines.learned.regression import RegressionNetwork, RegressionObjective
@@ -185,13 +185,8 @@ def test_a_denoiser_that_says_zero_pays_the_power_of_its_target(prediction):
     def randoms():
         return [torch.Generator().manual_seed(seed) for seed in (1, 2)]
 
-    loss = denoising_error(
-        lambda noisy, steps: torch.zeros_like(noisy),
-        clean,
-        generators=randoms(),
-        schedule=schedule,
-        prediction=prediction,
-    )
+    _, _, wanted = noised(clean, generators=randoms(), schedule=schedule, prediction=prediction)
+    loss = denoising_error(torch.zeros_like(clean), wanted)
     power = []
     for member, random in zip(clean, randoms(), strict=True):
         step = int(torch.randint(1000, (1,), generator=random))
