@@ -43,7 +43,11 @@ def test_a_run_leaves_a_model_that_loads_a_log_and_validation_measures(tmp_path)
     assert info.card.measures["LEM"] > 0
     assert not model.training
     events = [(record["event"], record["step"]) for record in read_log(tmp_path)]
-    assert events == [("train", 1), ("train", 2), ("validation", 2)]
+    assert events == [("start", 0), ("train", 1), ("train", 2), ("validation", 2)]
+    first, *_, last = read_log(tmp_path)
+    assert first["loss"] > 0
+    assert last["loss"] > 0
+    assert "loss" not in info.card.measures, "losses of stages cannot be compared, as measures can"
 
 
 @pytest.mark.parametrize(

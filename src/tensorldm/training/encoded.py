@@ -31,9 +31,9 @@ class Encoded:
         self._known: OrderedDict[str, LatentsAndFeatures] = OrderedDict()
 
     @torch.no_grad()
-    def __call__(self, batch: Batch) -> tuple[Latents, ScanFeatures]:
+    def __call__(self, batch: Batch, *, comes_again: bool = True) -> tuple[Latents, ScanFeatures]:
         """Normalised latents of the reference tensors, and what the experts read of the DWIs."""
-        if not self.remember:
+        if not (self.remember and comes_again):
             return self._encode(batch)
         for subject in split(batch):
             name = subject.subjects[0]

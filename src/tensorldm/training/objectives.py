@@ -140,6 +140,8 @@ class ReconstructionObjective(Recordable):
 class DenoisingObjective(Recordable):
     """Stage 4 (E8: mean over components, each in isolation) and Stage 5 (E10: their sum, jointly denoised)."""
 
+    draws = True
+
     def __init__(self, model: TensorLDM, *, scaling: TensorScaling, seed: int, stage: int, summed: bool) -> None:
         super().__init__()
         self.model, self.seed, self.stage, self.summed = model, seed, stage, summed
@@ -147,7 +149,7 @@ class DenoisingObjective(Recordable):
 
     def gather(self, batch: Batch, positions: Positions) -> Gathered:
         """Noisy latents at one diffusion step drawn for each subject, what to predict, and what the experts read."""
-        clean, features = self.encoded(batch)
+        clean, features = self.encoded(batch, comes_again=self.training)
         return self.noised(clean, features, batch=batch, positions=positions)
 
     def noised(self, clean: Latents, features: ScanFeatures, *, batch: Batch, positions: Positions) -> Gathered:
@@ -202,7 +204,7 @@ class DecodingObjective(DenoisingObjective):
 
     def forward(self, batch: Batch, positions: Positions) -> tuple[Tensor, Logs]:
         """Sum of both errors."""
-        clean, features = self.encoded(batch)
+        clean, features = self.encoded(batch, comes_again=self.training)
         loss, logs, _ = self.replay(*self.noised(clean, features, batch=batch, positions=positions))
         x, y, z = batch.mask.shape[1:]
         decoded = self.model.decode(clean, features, size=(x, y, z)).float()

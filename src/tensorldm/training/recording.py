@@ -7,7 +7,7 @@ batch, draws and copies; ``evaluate`` computes with what lies on the device alon
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,9 @@ Evaluate = Callable[..., Evaluated]
 class Recordable(nn.Module):
     """An objective whose middle part can be recorded."""
 
+    draws: ClassVar[bool] = False
+    """Whether the loss of a head depends on something drawn for it, and not on the head alone."""
+
     def __init__(self) -> None:
         super().__init__()
         self.recorder: Evaluate | None = None
@@ -48,12 +51,13 @@ class Recordable(nn.Module):
         raise NotImplementedError
 
     def finish(self, positions: Tensor, *kept: Tensor) -> None:
-        """Whatever else follows from these samples."""
+        """Whatever else follows from these samples in training."""
 
     def forward(self, batch: Batch, positions: Tensor) -> tuple[Tensor, Logs]:
         """Loss of a batch, and what is logged."""
         loss, logs, kept = self.replay(*self.gather(batch, positions))
-        self.finish(positions, *kept)
+        if self.training:
+            self.finish(positions, *kept)
         return loss, logs
 
     def replay(self, *gathered: Any) -> Evaluated:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, isfinite
 from pathlib import Path
 
 import torch
@@ -33,7 +33,7 @@ from tensorldm.training.signals import StoppedError, StopRequest
 from tensorldm.training.sources import Source
 from tensorldm.training.stages import settings_of
 from tensorldm.training.streams import Stream
-from tensorldm.training.validation import SCORE, colour_fa_picture, validate
+from tensorldm.training.validation import SCORE, colour_fa_picture, held_out_loss, validate
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,8 @@ class StageRun:
                 seed=self.session.config.seed,
                 pause=self._pause,
             )
+            if self.progress.step == 0:
+                self.session.log.record("start", stage=self.number, step=0, loss=self._held_out_loss())
             if self.progress.validation_due:
                 self._validate()
         train(self.session.fabric, self.stage, self.progress, after_step=self._after_step)
@@ -150,10 +152,11 @@ class StageRun:
         self.model.eval()
         with self.average.applied(), self.session.fabric.autocast():
             found, first = validate(self.work.reconstruct, self.held_out, pause=self._pause)
+            loss = self._held_out_loss()
         self.model.train()
         measures: dict[str, float] = self.session.fabric.broadcast(found)
         number, step = self.number, self.progress.step
-        self.session.log.record("validation", stage=number, step=step, **measures)
+        self.session.log.record("validation", stage=number, step=step, loss=loss, **measures)
         picture = colour_fa_picture(self.held_out[0], first)
         self.session.log.picture("colour FA: reference, reconstruction", picture, stage=number, step=step)
         self.progress.validation_due = False
@@ -161,6 +164,15 @@ class StageRun:
             self.progress.best = measures[SCORE]
             self._write_bundle("best", measures)
         return measures
+
+    @torch.no_grad()
+    def _held_out_loss(self) -> float | None:
+        """Of the weights as they are; nothing where it is no number."""
+        objective = self.work.parts[0].objective.eval()
+        with self.session.fabric.autocast():
+            loss = held_out_loss(objective, self.held_out, pause=self._pause)
+        objective.train()
+        return loss if isfinite(loss) else None
 
     def _resume_or_begin(self) -> None:
         """Go on from the newest checkpoint, or begin: then the stage measures what it fixes once."""

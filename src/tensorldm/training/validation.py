@@ -1,4 +1,4 @@
-"""The paper's measures on held-out subjects while a stage trains, by the functions that the final tables use."""
+"""Held-out subjects while a stage trains: the paper's measures, by the functions of the final tables, and the loss."""
 
 from collections.abc import Callable, Sequence
 from statistics import fmean
@@ -6,7 +6,7 @@ from statistics import fmean
 import torch
 from einops import rearrange
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from tensorldm.batch import Batch
 from tensorldm.components import DIAGONAL, OFF_DIAGONAL
@@ -18,6 +18,9 @@ from tensorldm.shapes import Components, Packed
 
 SCORE = "LEM"
 """What "best" means: the one number of the paper that sees the whole tensor; smaller is better."""
+
+DRAWS = 4
+"""Of diffusion step and noise for each head, where a loss has such."""
 
 Reconstruct = Callable[[Batch, Tensor], Components]
 """(batch, positions) -> components in mm²/s."""
@@ -42,6 +45,22 @@ def validate(
     assert first is not None, "there is somebody to validate on"
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: fmean(row[name] for row in rows if name in row) for name in names}, first
+
+
+@torch.no_grad()
+def held_out_loss(objective: nn.Module, subjects: Sequence[Batch], *, pause: Callable[[], None]) -> float:
+    """Mean of what a stage minimises, with the same draws each time: what differs between two times is the weights.
+
+    In training each step has heads, diffusion steps and noise of its own, and its loss moves too much to show the way.
+    """
+    draws = DRAWS if getattr(objective, "draws", False) else 1
+    losses = []
+    for index, subject in enumerate(subjects):
+        pause()
+        for position in range(index * draws, (index + 1) * draws):
+            loss, _ = objective(subject, torch.tensor([position]))
+            losses.append(float(loss))
+    return fmean(losses)
 
 
 def measure(subject: Batch, prediction: Components) -> dict[str, float]:

@@ -5,10 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import nn
 
+from tensorldm.baselines.learned.catalogue import RIVALS
+from tensorldm.baselines.learned.runs import open_run
 from tensorldm.training import stage_run
 from tensorldm.training.stage_run import Progress, StageRun
-from tensorldm.training.validation import SCORE, measure, validate
+from tensorldm.training.validation import DRAWS, SCORE, held_out_loss, measure, validate
 
 
 def _stretched(subject, positions):
@@ -36,6 +39,7 @@ def test_all_processes_go_by_the_figures_of_the_first(first_process, best, heads
     run.model, run.number, run.held_out, run.progress = torch.nn.Identity(), 1, [subject], Progress(best=0.2)
     run.average = SimpleNamespace(applied=torch.no_grad)
     run.work = SimpleNamespace(reconstruct=None)
+    run._held_out_loss = lambda: 1.0
     fabric = SimpleNamespace(autocast=torch.no_grad, broadcast=lambda _: {SCORE: first_process})
     log = SimpleNamespace(record=lambda *_, **__: None, picture=lambda *_, **__: None)
     run.session = SimpleNamespace(fabric=fabric, log=log)
@@ -43,3 +47,50 @@ def test_all_processes_go_by_the_figures_of_the_first(first_process, best, heads
     assert run._validate() == {SCORE: first_process}
     assert bool(written) is best
     assert run.progress.best == min(first_process, 0.2)
+
+
+class _Noting(nn.Module):
+    """A loss that is the sample's position, and four times that of heads with draws."""
+
+    def __init__(self, draws: bool) -> None:
+        super().__init__()
+        self.draws = draws
+
+    def forward(self, batch, positions):
+        return positions.float().sum(), {}
+
+
+@pytest.mark.parametrize(("draws", "positions"), [(False, range(2)), (True, range(2 * DRAWS))])
+def test_each_held_out_head_has_draws_of_its_own_where_its_loss_has_any(draws, positions, heads):
+    subjects = [heads.batch(seed=0, position=index, size=1) for index in range(2)]
+    calls = []
+    loss = held_out_loss(_Noting(draws), subjects, pause=lambda: calls.append(1))
+    assert loss == pytest.approx(sum(positions) / len(positions))
+    assert len(calls) == len(subjects), "somebody who wants to stop is heard before every head"
+
+
+EVERY_STAGE = [("tensorldm", number) for number in range(1, 6)] + [
+    (name, number) for name, kind in RIVALS.items() for number in kind.stages
+]
+
+
+@pytest.mark.parametrize(("name", "number"), EVERY_STAGE)
+def test_the_held_out_loss_is_the_same_each_time_and_touches_nothing(name, number, heads):
+    method, settings = open_run(name, "smoke", ())
+    work = method.prepare(settings, number, start=None)
+    work.remember(1)
+    subjects = [replace(heads, side=16).batch(seed=0, position=index, size=1) for index in range(2)]
+    objective = work.parts[0].objective.train()
+    learned, _ = objective(subjects[0], torch.tensor([0]))
+    before = {key: value.clone() for key, value in work.model.state_dict().items()}
+    objective.eval()
+    first, again = (held_out_loss(objective, subjects, pause=lambda: None) for _ in range(2))
+    assert first == again
+    assert first > 0
+    after = work.model.state_dict()
+    assert all(torch.equal(after[key], value) for key, value in before.items())
+    if encoded := getattr(objective, "encoded", None):
+        assert list(encoded._known) == [subjects[0].subjects[0]], "only what training saw is remembered"
+    if handover := getattr(objective, "handover", None):
+        assert len(handover._waiting) == 1, "no critic waits for a held-out head"
+    assert learned.requires_grad

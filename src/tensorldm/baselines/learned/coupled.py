@@ -125,6 +125,8 @@ class Coupled(Rival):
 class CoupledDenoising(RivalObjective):
     """The error of the prediction at one diffusion step drawn for each subject."""
 
+    draws = True
+
     def __init__(self, rival: Coupled, *, seed: int, stage: int) -> None:
         super().__init__(rival.scaling, seed=seed, stage=stage)
         self.rival = rival

@@ -147,6 +147,8 @@ class DiffDTI(Rival):
 class MapDenoising(RivalObjective):
     """The error of the prediction at one diffusion step drawn for each head's slices."""
 
+    draws = True
+
     def __init__(self, rival: DiffDTI, *, seed: int) -> None:
         super().__init__(rival.scaling, seed=seed)
         self.rival = rival

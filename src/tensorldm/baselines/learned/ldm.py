@@ -161,10 +161,8 @@ class AutoencoderObjective(RivalObjective):
         return Evaluated(loss, logs, (mask, tensors, scans))
 
     def finish(self, positions: Positions, *kept: Tensor) -> None:
-        """In training, dead codes are revived."""
+        """Dead codes are revived."""
         mask, *latents = kept
-        if not self.training:
-            return
         random = self.generators(positions, torch.device("cpu"))[0]
         for coder, found in zip((self.rival.tensors, self.rival.scans), latents, strict=True):
             known = self.rival.inside(found, mask)
@@ -182,6 +180,8 @@ class AutoencoderObjective(RivalObjective):
 
 class LatentDenoising(RivalObjective):
     """The error of the prediction at one diffusion step drawn for each subject."""
+
+    draws = True
 
     def __init__(self, rival: LDM, *, seed: int, stage: int) -> None:
         super().__init__(rival.scaling, seed=seed, stage=stage)

@@ -60,6 +60,8 @@ class SuperDTI(Rival):
 class MapObjective(RivalObjective):
     """Squared error of the maps, mean over maps and over the brain in the drawn slices."""
 
+    draws = True
+
     def __init__(self, rival: SuperDTI, *, seed: int) -> None:
         super().__init__(rival.scaling, seed=seed)
         self.rival = rival
