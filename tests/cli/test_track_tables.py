@@ -84,6 +84,12 @@ def test_a_folder_of_templates_that_is_not_there_is_told_before_anything_is_made
     assert not list(tmp_path.rglob("*.nii.gz"))
 
 
+def test_a_table_of_nobody_is_refused_before_anything_is_made(tmp_path):
+    with pytest.raises(ConfigError, match="--virtual 0: nobody is left to measure"):
+        run("tables", "tracts", "--out", tmp_path / "out", "--virtual", 0, "--method", "ols-6")
+    assert not (tmp_path / "out").exists()
+
+
 def test_by_default_the_closed_forms_and_the_shipped_model_are_compared(monkeypatch, tmp_path):
     assert tuple(name_methods(None, [])) == CLOSED_FORMS  # tests have no shipped model
     monkeypatch.setenv("TENSORLDM_MODEL", str(tmp_path))

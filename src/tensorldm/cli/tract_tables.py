@@ -68,7 +68,7 @@ def tracts(
 
     from tensorldm.cli.crew import ended_gently
     from tensorldm.cli.tract_drawing import draw_means, draw_quietly, show_tracts
-    from tensorldm.errors import DataError
+    from tensorldm.errors import ConfigError, DataError
     from tensorldm.evaluation.markdown import replace_section
     from tensorldm.evaluation.tracts import TractPlan
     from tensorldm.experiments.record import own_arguments, record_run
@@ -82,6 +82,8 @@ def tracts(
     open_engine(engine)  # what is wrong is told before anything is made
     if study is None:
         count = DEFAULT_VIRTUAL if virtual is None and not cohorts else virtual or 0
+        if not (count or cohorts or templates):
+            raise ConfigError("--virtual 0: nobody is left to measure. Give cohorts, --templates or a larger number.")
         wanted = Wanted(count, templates, tuple(overrides or ()), seed)
         making = _making(method, model or [], seed=seed, device=device)
         choose = _from_scans(cohorts or [], wanted, making, out=out, most=subjects, workers=workers)

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from tensorldm import bounded
 from tensorldm.build import build_model
-from tensorldm.bundle import INDEX, load_bundle, read_info, write_bundle
+from tensorldm.bundle import INDEX, Card, load_bundle, read_info, write_bundle
 from tensorldm.config.model import ModelConfig
 from tensorldm.errors import ConfigError, DataError
+from tensorldm.training.paper_stage import check_form
 from tensorldm.training.run import EXPECTATION
 
 DECODERS: Final = "decoder_condition"
@@ -43,15 +44,20 @@ def start_for(bundle: Path, model: ModelConfig, *, folder: Path) -> Path:
 def first_part(bundle: Path, *, folder: Path) -> Path:
     """What Stage 0 of a bundle has trained, written to ``folder``: later stages begin anew from it, in any form."""
     info = read_info(bundle)
-    if info.model.expectation is None:
-        raise ConfigError(f"{bundle}: its model has no Stage 0 to start from. Start from another run, or afresh.")
+    _require_expectation(bundle, info.model)
     known = read_info(folder) if (folder / INDEX).is_file() else None
     if known is not None and known.card.stages == (EXPECTATION,) and known.model == info.model:
         return folder
     weights = load_bundle(bundle)[0].state_dict()
-    card = info.card.model_copy(update={"stages": (EXPECTATION,), "measures": {}})
-    write_bundle(folder, weights, config=info.model, joint=("off", "off"), card=card)
+    write_bundle(folder, weights, config=info.model, joint=("off", "off"), card=_first_card(info.card))
     return folder
+
+
+def check_first_part(bundle: Path, model: ModelConfig) -> None:
+    """What Stage 0 of a bundle has trained fits a model; nothing is written."""
+    info = read_info(bundle)
+    check_form(bundle, info.model_copy(update={"card": _first_card(info.card)}), model)
+    _require_expectation(bundle, info.model)
 
 
 def trained_hash(bundle: Path) -> str:
@@ -73,6 +79,15 @@ def check_weights_fit(before: ModelConfig, after: ModelConfig, *, source: str) -
             f"{source}: a model with another '{hard[0]}' than the run that starts from it, so that its weights do not "
             "fit. Start from another run, or train all stages."
         )
+
+
+def _require_expectation(bundle: Path, model: ModelConfig) -> None:
+    if model.expectation is None:
+        raise ConfigError(f"{bundle}: its model has no Stage 0 to start from. Start from another run, or afresh.")
+
+
+def _first_card(card: Card) -> Card:
+    return card.model_copy(update={"stages": (EXPECTATION,), "measures": {}})
 
 
 def _weights(folder: Path) -> str:

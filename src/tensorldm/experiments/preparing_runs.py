@@ -17,7 +17,13 @@ from tensorldm.bundle_files import OURS
 from tensorldm.config.run import RunConfig, RunSettings
 from tensorldm.errors import ConfigError, DataError, TensorldmError
 from tensorldm.experiments.ablated import AblatedMethod
-from tensorldm.experiments.branching import check_weights_fit, first_part, start_for, trained_hash
+from tensorldm.experiments.branching import (
+    check_first_part,
+    check_weights_fit,
+    first_part,
+    start_for,
+    trained_hash,
+)
 from tensorldm.experiments.recipes import (
     LARGEST_STEPS,
     Recipe,
@@ -100,9 +106,12 @@ def check_runs(training: TrainingConfig, out: Path, *, seed: int, only: Sequence
     opened = {name: _open(training, name, out, seed=seed) for name in training.needed(only)}
     for name, run in opened.items():
         reference = run.recipe.before
+        if reference is None and run.recipe.start:
+            assert isinstance(run.settings, RunConfig), "what ships is the start of ours alone"
+            check_first_part(shipped_model(), run.settings.model)
+            continue
         if reference is None:
-            start = shipped_model() if run.recipe.start else None
-            check_stages(run.settings, out=run.folder, stages=run.stages, start=start, method=run.method)
+            check_stages(run.settings, out=run.folder, stages=run.stages, start=None, method=run.method)
             continue
         before = opened[reference.name]
         if reference.stage not in before.stages:

@@ -167,7 +167,7 @@ def _finish(name: str, job: Job, log: TrainingLog) -> Ended:
     """What a run's process says of itself, or what its end says of it."""
     try:
         answer: tuple[Ended, list[Note]] = job.answer.recv()
-    except EOFError:
+    except (EOFError, OSError):  # before a word of it, or in the middle
         job.process.join()
         if job.process.exitcode == -signal.SIGTERM:
             return Ended(name, "stopped", "the same command goes on")

@@ -35,13 +35,18 @@ def check_fingerprint(folder: Path, now: dict[str, Any], *, stage: int) -> None:
         before = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read ({error}). Train this stage anew with --restart.") from error
-    changed = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
+    changed = [key for key in sorted({*before, *now}) if _switched(before.get(key)) != _switched(now.get(key))]
     if changed:
         told = "; ".join(f"{key} was {_short(before.get(key))}, is now {_short(now.get(key))}" for key in changed)
         raise ConfigError(
             f"{folder}: Stage {stage} was begun with other settings ({told}). "
             "Use those of before, give another --out, or train it anew with --restart."
         )
+
+
+def _switched(value: Any) -> Any:
+    """A switch that is off decides as little as one that there was not yet: what was begun before it goes on."""
+    return None if value is False else value
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

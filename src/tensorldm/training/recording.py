@@ -6,7 +6,8 @@ minute. What is recorded may not ask the host for anything, so an objective come
 batch, draws and copies; ``evaluate`` computes with what lies on the device alone; ``finish`` does what is left.
 """
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -88,12 +89,12 @@ class Recorder:
         """In places of the recording's own, which every replay reads; counts and codebooks end as they began."""
         places = tuple(_copied(each) for each in gathered)
         buffers = [(buffer, buffer.clone()) for buffer in self.objective.buffers()]
-        # Autocast drops the weights it has cast at the end of its context; the recording would then read freed memory.
-        with torch.autocast(
-            "cuda", torch.get_autocast_dtype("cuda"), enabled=torch.is_autocast_enabled("cuda"), cache_enabled=False
-        ):
+        middle = _Middle(self.objective)
+        # Gradients are worked out after autocast, as in any other step: inside it, products of a loss that asked for
+        # full precision would be rounded on the way back.
+        with torch.autocast("cuda", enabled=False):
             recording: Any = torch.cuda.make_graphed_callables(
-                _Middle(self.objective),
+                middle,
                 places,  # type: ignore[arg-type]  # it takes trees of tensors too
                 allow_unused_input=True,
                 pool=self._memory,
@@ -105,15 +106,21 @@ class Recorder:
 
 
 class _Middle(nn.Module):
-    """The second part as a module: torch turns a module into its recording, and finds what learns among its weights."""
+    """The second part as a module: torch turns a module into its recording, and finds what learns among its weights.
+
+    It is computed in the precision that is in force where this is made.
+    """
 
     def __init__(self, objective: Recordable) -> None:
         super().__init__()
         self.objective = objective
+        self.mixed, self.precision = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
 
     def forward(self, *gathered: Any) -> Evaluated:
         """The function itself, not the recording of another form."""
-        return self.objective.evaluate(*gathered)
+        # Autocast drops the weights it has cast at the end of its context; the recording would then read freed memory.
+        with torch.autocast("cuda", self.precision, enabled=self.mixed, cache_enabled=False):
+            return self.objective.evaluate(*gathered)
 
 
 def record(objective: nn.Module) -> bool:
@@ -122,6 +129,18 @@ def record(objective: nn.Module) -> bool:
         return False
     objective.recorder = Recorder(objective)
     return True
+
+
+def forget(objectives: Iterable[nn.Module]) -> None:
+    """Give back the memory of all recordings, which is a step's own.
+
+    A recording and what it was made of refer to each other, so that Python would find them when it happens to look.
+    """
+    recorded = [each for each in objectives if isinstance(each, Recordable) and each.recorder is not None]
+    for objective in recorded:
+        objective.recorder = None
+    if recorded:
+        gc.collect()
 
 
 def form_of(gathered: Gathered) -> Form:

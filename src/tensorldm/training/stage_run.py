@@ -26,7 +26,7 @@ from tensorldm.training.ema import Average
 from tensorldm.training.loop import CLOCK_STEPS, Opened, Player, Progress, Stage, held_still, train
 from tensorldm.training.method import Part, StageWork
 from tensorldm.training.numbers import Numbers
-from tensorldm.training.recording import record
+from tensorldm.training.recording import forget, record
 from tensorldm.training.runlog import RunLog
 from tensorldm.training.schedule import expected_steps, is_over
 from tensorldm.training.signals import StoppedError, StopRequest
@@ -68,7 +68,7 @@ class StageRun:
         config, fabric = session.config, session.fabric
         self.number = work.outline.number
         self.settings = settings_of(config, self.number)
-        check_box(work, self.settings)
+        check_box(work, self.settings, validates=config.validation.subjects > 0)
         self.model = place(work.model, fabric, config.hardware)
         if fabric.device.type == "cuda":
             for part in work.parts:
@@ -97,7 +97,13 @@ class StageRun:
         self.held_out: list[Batch] = []
 
     def train(self) -> None:
-        """To the stage's end; the averaged weights become its bundle."""
+        """To the stage's end; the averaged weights become its bundle. What follows has the memory for itself."""
+        try:
+            self._train()
+        finally:
+            forget(part.objective for part in self.work.parts)
+
+    def _train(self) -> None:
         title = f"Stage {self.number}: {self.work.outline.title}"
         self.session.log.begin(title, step=self.progress.step, steps=self.settings.steps)
         if self.session.config.validation.subjects:
@@ -246,11 +252,15 @@ def record_parts(parts: Sequence[Part], number: int, fabric: Fabric) -> None:
         raise ConfigError(f"stages.{number}.record: nothing of this method's stage can be recorded. Leave it out.")
 
 
-def check_box(work: StageWork, settings: StageConfig) -> None:
-    """Training never pads inside the model: a box is made of whole latents."""
-    box, multiple, number = settings.box, work.side_multiple, work.outline.number
-    if any(side % multiple for side in box):
-        raise ConfigError(
-            f"stages.{number}.box is {list(box)}, but this model needs sides that are multiples of {multiple}. "
-            f"Use {[-(-side // multiple) * multiple for side in box]}."
-        )
+def check_box(work: StageWork, settings: StageConfig, *, validates: bool) -> None:
+    """A loss never pads inside the model, on held-out heads either: a box is made of whole latents."""
+    multiple, number = work.side_multiple, work.outline.number
+    boxes = {f"stages.{number}.box": settings.box}
+    if validates:
+        boxes |= {f"The box of whole volumes, in which Stage {number} is validated,": work.validation_box}
+    for name, box in boxes.items():
+        if any(side % multiple for side in box):
+            raise ConfigError(
+                f"{name} is {list(box)}, but this model needs sides that are multiples of {multiple}. "
+                f"Use {[-(-side // multiple) * multiple for side in box]}."
+            )

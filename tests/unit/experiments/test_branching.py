@@ -81,7 +81,16 @@ def test_a_run_from_what_ships_has_its_expectation_and_first_weights_of_its_own_
         make_ready(_training(), "first", tmp_path, seed=0)
 
 
-def test_what_ships_is_a_start_for_a_model_of_its_form_alone(tmp_path, monkeypatch):
+def test_what_ships_is_a_start_for_later_stages_in_any_form(tmp_path, monkeypatch):
+    _shipped(tmp_path / "shipped", *EXPECTING)
+    monkeypatch.setattr(preparing_runs, "shipped_model", lambda: tmp_path / "shipped")
+    other = _training(changes=(*EXPECTING, "model.unet_cca=none", "model.unet.channels=[8, 16]"))
+    check_runs(other, tmp_path, seed=0)
+    assert not (tmp_path / "runs").exists(), "a check makes nothing"
+    assert make_ready(other, "first", tmp_path, seed=0).start is not None
+
+
+def test_what_ships_is_a_start_for_an_expectation_of_its_form_alone(tmp_path, monkeypatch):
     _shipped(tmp_path / "shipped")
     monkeypatch.setattr(preparing_runs, "shipped_model", lambda: tmp_path / "shipped")
     with pytest.raises(ConfigError, match="another size or form"):

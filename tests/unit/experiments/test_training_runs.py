@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 
 import pytest
 import torch
@@ -15,7 +17,7 @@ from tensorldm.cli.main import app
 from tensorldm.config.reading import read_config
 from tensorldm.config.run import RunConfig
 from tensorldm.errors import ConfigError, TensorldmError
-from tensorldm.experiments import preparing_runs, training
+from tensorldm.experiments import preparing_runs, side_by_side, training
 from tensorldm.experiments.ablated import AblatedMethod
 from tensorldm.experiments.branching import start_for
 from tensorldm.experiments.preparing_runs import make_ready
@@ -384,3 +386,24 @@ def test_one_command_trains_measures_and_tabulates_and_the_next_goes_on(scans, t
     table = (tmp_path / "out" / "tables" / "table02-components-equal-real.md").read_text()
     assert "superdti: 0.01 minutes of training; Stage 1:" in table
     assert "| unet |" in table
+
+
+class _Killed(BaseProcess):
+    """A process that was killed, as far as one can tell from outside."""
+
+    def __init__(self) -> None:
+        """Nothing is started."""
+
+    exitcode = -signal.SIGKILL
+
+    def join(self, timeout: float | None = None) -> None:
+        """It has ended."""
+
+
+def test_a_run_that_is_killed_while_it_answers_is_noted_and_the_others_go_on(tmp_path):
+    receiver, sender = os.pipe()
+    os.write(sender, b"\0\0\0\x40half")  # 64 bytes are said to follow
+    os.close(sender)
+    job = side_by_side.Job(_Killed(), Connection(receiver, writable=False), 0)
+    ended = side_by_side._finish("unet", job, TrainingLog.of(tmp_path))
+    assert (ended.end, "killed" in ended.words) == ("failed", True)

@@ -3,6 +3,8 @@
 Where there is no GPU it is played by functions that note what they are asked.
 """
 
+import gc
+import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -16,8 +18,8 @@ from tensorldm.config.run import RunConfig
 from tensorldm.config.training import StageConfig
 from tensorldm.errors import ConfigError
 from tensorldm.training.method import Part
-from tensorldm.training.recording import Evaluated, Recordable, Recorder, form_of, record
-from tensorldm.training.stage_run import record_parts
+from tensorldm.training.recording import Evaluated, Recordable, Recorder, forget, form_of, record
+from tensorldm.training.stage_run import StageRun, record_parts
 from tensorldm.training.stages import STAGES, joint_modes, set_trainable, switch_decoders
 
 DIRECTIONAL = [
@@ -82,6 +84,7 @@ class _Counting(Recordable):
     def __init__(self) -> None:
         super().__init__()
         self.weight, self.calls, self.kept = nn.Parameter(torch.tensor(2.0)), 0, ()
+        self.mixed: set[tuple[bool, torch.dtype, bool]] = set()
         self.register_buffer("seen", torch.zeros(()))
 
     def forward(self, volume, positions):
@@ -90,6 +93,9 @@ class _Counting(Recordable):
 
     def evaluate(self, group, positions):
         self.calls += 1
+        self.mixed.add(
+            (torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"), torch.is_autocast_cache_enabled())
+        )
         self.seen.add_(1)
         loss = self.weight * group["volume"].mean() + positions.mean()
         return Evaluated(loss, {"mean": group["volume"].mean().detach()}, (self.weight.detach() * group["volume"],))
@@ -105,7 +111,15 @@ def played(monkeypatch):
         assert torch.is_autocast_enabled("cuda") is False or not torch.is_autocast_cache_enabled()
         for _ in range(4):
             module(*places)
-        made.append(SimpleNamespace(places=places, pool=pool, weights=[name for name, _ in module.named_parameters()]))
+        made.append(
+            SimpleNamespace(
+                places=places,
+                pool=pool,
+                weights=[name for name, _ in module.named_parameters()],
+                mixed=torch.is_autocast_enabled("cuda"),
+                module=weakref.ref(module),
+            )
+        )
 
         def play(*gathered):
             for place, each in zip(places, gathered, strict=True):
@@ -118,6 +132,7 @@ def played(monkeypatch):
                 loss, {name: log + all_learn for name, log in logs.items()}, tuple(k + all_learn for k in kept)
             )
 
+        module.played = play  # torch's recordings refer to themselves too
         return play
 
     monkeypatch.setattr(torch.cuda, "make_graphed_callables", make)
@@ -152,6 +167,41 @@ def test_gradients_reach_the_weights_and_who_wants_none_is_not_recorded(played):
     assert not logs["mean"].requires_grad
     assert [each.tolist() for each in objective.kept] == [[6.0, 6.0]]
     assert not objective.kept[0].requires_grad
+
+
+def test_a_loss_is_recorded_in_mixed_precision_and_its_gradients_outside(played, monkeypatch):
+    monkeypatch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
+    objective = _Counting()
+    record(objective)
+    with torch.autocast("cuda", torch.float16):
+        objective(torch.ones(2), torch.arange(1))
+    assert objective.mixed == {(True, torch.float16, False)}
+    assert not played[0].mixed, "torch works out the gradients in what is in force around it"
+
+
+def test_recordings_are_gone_once_they_are_forgotten_and_the_objective_goes_on_without(played):
+    objective = _Counting()
+    record(objective)
+    objective(torch.ones(2), torch.arange(1))
+    gc.disable()
+    try:
+        forget([objective, nn.Identity()])
+        assert played[0].module() is None
+    finally:
+        gc.enable()
+    assert float(objective(torch.full((2,), 3.0), torch.arange(1))[0].detach()) == 6.0
+
+
+def test_a_stage_forgets_its_recordings_however_it_ends(played):
+    def broken():
+        raise InterruptedError
+
+    objective = _Counting()
+    record(objective)
+    run = SimpleNamespace(_train=broken, work=SimpleNamespace(parts=[_part(objective)]))
+    with pytest.raises(InterruptedError):
+        StageRun.train(run)
+    assert objective.recorder is None
 
 
 def test_forms_differ_by_order_in_memory():
