@@ -1,6 +1,6 @@
 """Where the impossible tensors of real references lie: the rim of the mask, or the brain within.
 
-    python benchmarks/violations_on_the_rim.py ../shared/data/real/*/dwi.nii.gz
+    python benchmarks/violations_on_the_rim.py SCANS/*/dwi.nii.gz
 
 For each raw series: an ordinary least-squares fit to all volumes in the package's own mask, and the same
 with the mask grown by one voxel, as a generous mask would be. The rim is what touches the outside, corners included.

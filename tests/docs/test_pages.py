@@ -14,6 +14,7 @@ REPOSITORY = Path(__file__).parents[2]
 PAGES = [
     *sorted((REPOSITORY / "docs" / "howto").glob("*.md")),
     *sorted((REPOSITORY / "docs").glob("*.md")),
+    REPOSITORY / "README.md",
     REPOSITORY / "SECURITY.md",
 ]
 COMMAND = re.compile(r"\btensorldm(?:\.sif)? ([a-z]+)\b(.*)")
