@@ -151,12 +151,18 @@ def read_weights(folder: Path, index: BundleIndex, *, wanted: Shapes) -> dict[st
     return weights
 
 
+def check_weights(folder: Path, index: BundleIndex) -> None:
+    """Refuse weights that are missing or are not those of the index."""
+    _read_content(folder / WEIGHTS, index.weights_sha256)
+
+
 def _read_content(path: Path, sha256: str) -> bytes:
     """The weights' file, if it is the one that was hashed."""
     try:
         content = bounded.read_bytes(path, limit=bounded.machine_bytes())
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: the weights cannot be read ({error}). Get the bundle again.") from error
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: the weights cannot be read ({reason}). Get the bundle again.") from error
     if hashlib.sha256(content).hexdigest() != sha256:
         raise DataError(
             f"{path}: not the weights that {INDEX} was written with (the hash differs). Get the bundle again."

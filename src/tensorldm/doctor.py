@@ -40,12 +40,16 @@ def describe_device() -> str:
     return f"cpu: {platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
 
 
-def examine() -> Table:
-    """A table of everything the package uses, with what was found and what each is for."""
+def examine(model: str) -> Table:
+    """A table of everything the package uses, with what was found and what each is for.
+
+    ``model`` describes the one that is used where none is named: the layers above know it.
+    """
     table = Table("what", "found", "for", title="tensorldm doctor")
     table.add_row("tensorldm", _package_version("tensorldm") or "[red]not installed[/red]", "this package")
     table.add_row("Python", platform.python_version(), platform.platform())
     table.add_row("device", describe_device(), "what --device auto uses")
+    table.add_row("model", model, "what reconstruct uses without --model or --method")
     for name, purpose in PACKAGES.items():
         table.add_row(name, _package_version(name) or "[yellow]missing[/yellow]", purpose)
     for program, (title, purpose, arguments) in PROGRAMS.items():

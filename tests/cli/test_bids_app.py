@@ -169,7 +169,8 @@ def test_the_2_mm_grid_says_its_resolution(raw, tmp_path, program):
         (("{raw}", "{out}", "session"), "LEVEL is 'session'; give one of participant, group"),
         (("{raw}", "{out}", "participant", "01"), "'01' is one word too many"),
         (("{raw}", "{out}", "group"), "no reconstruction in it. Run the participant level first"),
-        (("{out}", "{out}", "participant"), "no dataset_description.json in it"),
+        (("{out}", "{out}", "participant"), "there is no such folder. Give the dataset's folder"),
+        (("{raw}/sub-01", "{out}", "participant"), "no dataset_description.json in it"),
         (("{raw}", "{out}", "participant", "--workers", "2", "--scheduler", "tcp://a:1"), "give one of the two"),
     ],
 )

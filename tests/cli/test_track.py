@@ -75,6 +75,15 @@ def test_a_mask_on_another_grid_is_refused_before_anything_is_written(head):
     assert not (head / "tracts").exists()
 
 
+def test_what_is_no_tensor_and_a_file_in_the_place_of_the_folder_are_told_before_any_work(head):
+    (head / "file").touch()
+    with pytest.raises(DataError, match="a file of this name is in the way"):
+        run("track", head / "ours.nii.gz", "--out", head / "file", *FEW)
+    with pytest.raises(DataError, match="one value in a voxel, and a tensor has six"):
+        run("track", head / "mask.nii.gz", "--out", head / "tracts", *FEW)
+    assert not (head / "tracts").exists()
+
+
 def test_two_runs_on_one_folder_do_not_mix_their_files(head):
     with holding(head / "tracts"), pytest.raises(DataError, match="another run is writing there"):
         run("track", head / "ours.nii.gz", "--out", head / "tracts", *FEW)

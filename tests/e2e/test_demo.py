@@ -31,6 +31,7 @@ def output(folder: Path) -> str:
 
 def test_the_demo_says_where_its_results_are(output, folder):
     assert "The results are in" in output
+    assert f"Open {folder / 'overview.png'} first" in output
     assert (folder / "overview.png").stat().st_size > 10_000
     for name in ("scan/dwi.nii.gz", "minimum-norm/tensor.nii.gz", "table.csv", "overview.png"):
         assert (folder / name).is_file()

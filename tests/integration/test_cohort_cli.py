@@ -211,3 +211,10 @@ def test_wrong_options_are_told_before_anything_is_made(tmp_path, options, word)
     with pytest.raises(ConfigError, match=word):
         run(tmp_path / "cohort", *options)
     assert not (tmp_path / "cohort").exists()
+
+
+def test_a_file_in_the_place_of_the_folder_is_told_and_stays(tmp_path):
+    (tmp_path / "cohort").write_text("mine")
+    with pytest.raises(DataError, match="a file of this name is in the way"):
+        run(tmp_path / "cohort")
+    assert (tmp_path / "cohort").read_text() == "mine"

@@ -10,7 +10,7 @@ from tensorldm import doctor
 
 def _text() -> str:
     console = Console(width=200, file=io.StringIO())
-    console.print(doctor.examine())
+    console.print(doctor.examine("the shipped one"))
     return console.file.getvalue()
 
 
@@ -21,6 +21,7 @@ def test_it_names_versions_device_and_purpose():
     assert torch.__version__ in text
     assert "--device auto" in text
     assert "tractography" in text
+    assert "the shipped one" in text
 
 
 def test_a_missing_program_and_package_are_called_missing(monkeypatch, tmp_path):

@@ -16,6 +16,8 @@ DESCRIPTION = "dataset_description.json"
 
 def find_series(root: Path, *, participants: Sequence[str] = (), sessions: Sequence[str] = ()) -> list[InputFiles]:
     """Every magnitude series of these participants and sessions (by default all), in the order of their names."""
+    if not root.is_dir():
+        raise DataError(f"{root}: there is no such folder. Give the dataset's folder.")
     if not (root / DESCRIPTION).is_file():
         raise DataError(f"{root}: no {DESCRIPTION} in it, so this is not a BIDS dataset. Give the dataset's folder.")
     layout = _open(root)

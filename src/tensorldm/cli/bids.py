@@ -37,7 +37,7 @@ def bids(
     grid: Annotated[str, typer.Option(help="native (the scan's own) or 2mm.")] = "native",
     samples: Annotated[int | None, typer.Option(help="Samples of a model; 1 is fast and has no uncertainty.")] = None,
     steps: Annotated[int, typer.Option(help="Sampler steps of a model.")] = 10,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same bytes.")] = 0,
     directions: Annotated[
         str, typer.Option(help="3: b=0 and three volumes; all: the whole shell; auto: what suits.")
     ] = "auto",

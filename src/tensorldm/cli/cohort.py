@@ -13,7 +13,7 @@ from tensorldm.cli.main import app
 def cohort(
     out: Annotated[Path, typer.Option(help="Folder of the cohort; an unfinished one is gone on with.")],
     subjects: Annotated[int, typer.Option(min=1, help="How many subjects the folder shall hold.")] = 20,
-    seed: Annotated[int, typer.Option(help="Another seed, other subjects; the same seed, the same bytes.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed, other subjects; the same seed, the same bytes.")] = 0,
     layout: Annotated[
         str, typer.Option(help="bids (raw scans) or hcp (HCP Young Adult tree, background masked).")
     ] = "bids",
@@ -34,8 +34,10 @@ def cohort(
     from tensorldm.cohort.sources import open_source
     from tensorldm.cohort.writing import Plan, layout_named, write_cohort
     from tensorldm.imaging.heads import read_heads
+    from tensorldm.reconstruct.outputs import check_writable
     from tensorldm.work.folder import writing_to
 
+    check_writable(out)
     settings = read_cohort(config, overrides or [])
     plan = Plan(
         source=open_source(source, split, settings=settings, subjects=subjects),
@@ -55,5 +57,5 @@ def cohort(
     anatomies = len({head.anatomy for head in read_heads(out).values()})
     typer.echo(
         f"{subjects} subjects of {anatomies} independent anatomies ({split}) are in {out}; "
-        f"truth in {out / plan.layout.truth}"
+        f"truth in {out / plan.layout.truth}. Reconstruct them: tensorldm reconstruct {out} -o results"
     )

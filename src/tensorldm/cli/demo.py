@@ -27,7 +27,9 @@ def demo(
     with console.status("starting") as status:
         from tensorldm.demo import run_demo
         from tensorldm.evaluation.summary import describe_anatomies, describe_subjects, summarise
+        from tensorldm.reconstruct.outputs import check_writable
 
+        check_writable(out)
         result = run_demo(out, seed=seed, voxel_size=voxel_size, tell=status.update)
     for table in summarise(result.rows):
         console.print(table.to_rich())
@@ -54,3 +56,5 @@ def demo(
     for what, where in places.items():
         if where is not None:
             console.print(f"  {what:22} {where}", markup=False, soft_wrap=True)
+    if result.picture is not None:
+        console.print(f"Open {result.picture} first, then {result.page} in a browser.", markup=False, soft_wrap=True)

@@ -1,13 +1,14 @@
-"""``tensorldm doctor``: what is installed, which device will be used, which optional tools are found."""
+"""``tensorldm doctor``: what is installed, which device and model will be used, which optional tools are found."""
 
 from tensorldm.cli.main import app
 
 
 @app.command()
 def doctor() -> None:
-    """Show what is installed, which device will be used, and which optional tools are found."""
+    """Show what is installed, which device and model will be used, and which optional tools are found."""
     from rich.console import Console
 
     from tensorldm.doctor import examine
+    from tensorldm.reconstruct.default_words import describe_default
 
-    Console().print(examine())
+    Console().print(examine(describe_default()))

@@ -49,7 +49,7 @@ def _show(console: "Console", finished: "Finished", out: Path) -> None:
         place = finished.written[0].parent
         console.print(
             f"{finished.name}: kept, as it was made before from the same inputs and settings; it is in {place} "
-            "(--redo makes it again)",
+            f"(--redo makes it again); {_next_step(finished, out)}",
             markup=False,
             highlight=False,
             soft_wrap=True,
@@ -63,6 +63,14 @@ def _show(console: "Console", finished: "Finished", out: Path) -> None:
         console.print(f"  warning: {word}", style="yellow", markup=False, highlight=False)
     names = ", ".join(str(path.relative_to(out)) for path in finished.written)
     console.print(f"  files in {out}: {names}", markup=False, highlight=False)
+    console.print(f"  {_next_step(finished, out)}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _next_step(finished: "Finished", out: Path) -> str:
+    """What to look at first: the page, where one could be drawn."""
+    page = next((path for path in finished.written if path.suffix == ".html"), None)
+    first = "" if page is None else f"open {page} in a browser, or "
+    return f"to look at it: {first}tensorldm view {out}"
 
 
 def _line(finished: "Finished") -> str:
@@ -84,3 +92,6 @@ def _show_sums(console: "Console", outcomes: Sequence["Finished | Failed"], out:
         console.print(f"warning ({count} of {len(finished)} scans): {word}", style="yellow", markup=False)
     said = ", ".join(f"{count} {state}" for state, count in states.items() if count)
     console.print(f"{out}: {said}", markup=False, highlight=False, soft_wrap=True)
+    if finished:
+        words = f"to look at them: tensorldm view {out}, or on one page: tensorldm report --cohort {out}"
+        console.print(words, markup=False, highlight=False, soft_wrap=True)

@@ -47,9 +47,11 @@ def prepare(
     from tensorldm.data import prepare as steps
     from tensorldm.data.splits import read_manifest
     from tensorldm.data.store import Store
+    from tensorldm.reconstruct.outputs import check_writable
     from tensorldm.work.crew import Crew
     from tensorldm.work.folder import writing_to
 
+    check_writable(out)
     crew = Crew(workers, scheduler)
     settings = read_config(PrepareConfig, config, overrides or [])
     scans = steps.gather(sources)

@@ -41,7 +41,7 @@ def reconstruct(
         str,
         typer.Option(help="Of the samples: arithmetic, log-euclidean, or eigenvalues (as anisotropic as they are)."),
     ] = "arithmetic",
-    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same bytes.")] = 0,
     spd: Annotated[str, typer.Option(help="project: positive definite everywhere; raw: as the method gives it.")] = (
         "project"
     ),

@@ -66,6 +66,8 @@ def track(
     from tensorldm.evaluation.tract_masks import open_masks
     from tensorldm.imaging.mask import read_brain_mask
     from tensorldm.imaging.nifti import read_header
+    from tensorldm.imaging.tensor_files import read_convention
+    from tensorldm.reconstruct.outputs import check_writable
     from tensorldm.tracts.bundles import cut_bundles, read_bundles
     from tensorldm.tracts.engine import open_engine
     from tensorldm.tracts.regions import Region
@@ -75,6 +77,7 @@ def track(
     from tensorldm.work.crew import Crew
     from tensorldm.work.folder import writing_to
 
+    check_writable(out)
     settings = TrackSettings(algorithm=algorithm, seeds=seeds, seed=seed, cutoff=cutoff)
     if tensors[0].is_dir():
         if len(tensors) > 1 or (mask, bundles, bundle) != (None, None, None):
@@ -84,6 +87,8 @@ def track(
         return
     if scheduler is not None:
         raise ConfigError("--scheduler shares out a cohort: give the folder of its tensors, or leave it out.")
+    for path in tensors:
+        read_convention(path, default=convention)  # what is no tensor is told before a mask is looked for
     tracker, names = open_engine(engine), name_methods(tensors)
     space = read_header(tensors[0]).space
     brain = read_brain_mask(mask_of(tensors[0], mask), space)
@@ -117,7 +122,9 @@ def track(
             console.print(line, markup=False, highlight=False)
             for part, lines in cut_bundles(found.tck, masks, rule=SelectionRule(), folder=target).items():
                 console.print(f"  {part:12} {len(lines):6}", markup=False, highlight=False)
-    console.print(f"Tractograms (.tck, .trx) are in {out}", markup=False, soft_wrap=True)
+    console.print(
+        f"Tractograms (.tck, .trx) are in {out}; see them: tensorldm view {out}", markup=False, soft_wrap=True
+    )
 
 
 def _progress(console: "Console") -> "Progress":

@@ -1,6 +1,7 @@
 """The settings of virtual subjects as a YAML file holds them; the stream itself takes the plain dataclasses."""
 
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 
 from pydantic import Field, field_validator, model_validator
@@ -18,6 +19,8 @@ from tensorldm.config.reading import Strict, read_config
 LEAST_SIDE_MM = 100.0
 """A head in a smaller box has no brain left to measure."""
 VOXEL_MM = (0.5, 12.0)
+MOST_VOXELS = 2**25
+"""A head at 0.7 mm has 20 million."""
 
 
 class CohortConfig(Strict):
@@ -44,6 +47,8 @@ class CohortConfig(Strict):
 
     @model_validator(mode="after")
     def _holds_a_head(self) -> "CohortConfig":
+        if prod(self.shape) > MOST_VOXELS:
+            raise ValueError(f"shape has {prod(self.shape)} voxels, over the limit of {MOST_VOXELS}")
         sides = [count * side for count, side in zip(self.shape, self.voxel_mm, strict=True)]
         if min(sides) < LEAST_SIDE_MM:
             box = " × ".join(f"{side:g}" for side in sides)

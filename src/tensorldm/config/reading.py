@@ -49,8 +49,9 @@ def read_config(schema: type[Schema], source: Path | str, overrides: Sequence[st
     try:
         values = plain_yaml(bounded.read_text(path, limit=LARGEST_BYTES))
     except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"{path}: the configuration cannot be read ({error}). Give a YAML file or a preset's name."
+            f"{path}: the configuration cannot be read ({reason}). Give a YAML file or a preset's name."
         ) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not valid YAML ({_one_line(error)}). Mend the file.") from error
@@ -61,7 +62,7 @@ def read_config(schema: type[Schema], source: Path | str, overrides: Sequence[st
     try:
         return schema.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{path}: {_explain(error, schema)}") from error
+        raise ConfigError(f"{path}{' with --set' if overrides else ''}: {_explain(error, schema)}") from error
 
 
 def dump_config(config: Strict) -> str:
@@ -79,7 +80,7 @@ def _apply(values: dict[str, Any], override: str) -> None:
 
     key, found, text = override.partition("=")
     if not found or not key:
-        raise ConfigError(f"--set {override}: expected KEY=VALUE, for example --set noise.snr=30.")
+        raise ConfigError(f"--set {override}: expected KEY=VALUE, such as protocol.snr=[20,40].")
     *parents, leaf = key.split(".")
     node: Any = values
     for parent in parents:

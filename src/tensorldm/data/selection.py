@@ -75,7 +75,7 @@ def select_axes(
     directions = gradients.directions[list(found.indices)]
     if len(found.indices) < 3:
         raise DataError(
-            f"Only {len(found.indices)} volumes at b={found.bval:.0f} s/mm², three directions are needed. "
+            f"At b={found.bval:.0f} s/mm² three directions are needed, found {len(found.indices)}. "
             "Give the whole series."
         )
     chosen, angles = _spanning(directions, found, antipodal=antipodal)

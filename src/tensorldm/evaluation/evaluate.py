@@ -26,6 +26,7 @@ REFERENCE = "reference"
 """The method name under which the table keeps what is measured of the reference alone."""
 PLAUSIBLE_MD_MM2_PER_S = (1e-5, 1e-2)
 """Median mean diffusivity of any brain, with a wide margin; µm²/ms, the other common unit, is 1000 times larger."""
+ON_ITS_GRID = "Reconstruct on the reference's grid: tensors are not interpolated here."
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +94,7 @@ def _read_target(reference: Path, *, mask: Path | None, convention: str | None, 
     known = read_provenance(reference)
     mask_path = mask_of(reference, mask)
     inside, mask_space = read_mask(mask_path)
-    _check_grid(mask_path, mask_space, reference, image.space)
+    _check_grid(mask_path, mask_space, reference, image.space, advice="Give a mask on the reference's grid.")
     if not inside.any():
         raise DataError(f"{mask_path}: the mask is empty. Give a mask that covers the brain.")
     box = _box(inside)
@@ -113,19 +114,18 @@ def mask_of(reference: Path, given: Path | None) -> Path:
     found = given or read_provenance(reference).mask or find_mask(reference)
     if found is None:
         raise DataError(
-            f"{reference}: its sidecar names no mask and none lies beside it. Give one with --mask: "
-            "figures over air would flatter every method."
+            f"{reference}: its sidecar names no mask and none lies beside it. Give one with --mask: air must not count."
         )
     return found
 
 
-def _check_grid(path: Path, space: Space, reference: Path, expected: Space) -> None:
+def _check_grid(path: Path, space: Space, reference: Path, expected: Space, *, advice: str = ON_ITS_GRID) -> None:
     if not space.same_grid(expected):
         size, wanted = (" × ".join(f"{side:.3g}" for side in grid.voxel_size) for grid in (space, expected))
         raise DataError(
             f"{path}: its grid of {space.shape} voxels of {size} mm is not that of {reference} "
             f"({expected.shape} of {wanted} mm, or another place in the world). "
-            "Reconstruct on the reference's grid: tensors are not interpolated here."
+            f"{advice}"
         )
 
 

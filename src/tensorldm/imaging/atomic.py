@@ -20,6 +20,8 @@ def writing(path: Path) -> Iterator[BinaryIO]:
     """
     # Dots first: globs and dataset crawlers pass over it. In the same folder: rename never crosses file systems.
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise DataError(f"{path}: a device or pipe, which a file would replace. Give another name.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

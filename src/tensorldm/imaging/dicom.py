@@ -41,7 +41,7 @@ def _is_dicom(path: Path) -> bool:
 
 def _convert(folder: Path, into: Path) -> list[Path]:
     into.mkdir(parents=True)
-    command = [_program(), "-z", "y", "-b", "y", "-f", "%p_%s", "-o", str(into), str(folder)]
+    command = [_program(folder), "-z", "y", "-b", "y", "-f", "%p_%s", "-o", str(into), str(folder)]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -55,12 +55,14 @@ def _convert(folder: Path, into: Path) -> list[Path]:
     raise DataError(f"{folder}: no diffusion series among its DICOM files. Give the folder of the diffusion scan.")
 
 
-def _program() -> str:
+def _program(folder: Path) -> str:
     """The PyPI package's own program, else one on the path."""
     try:
         found = getattr(import_module("dcm2niix"), "bin", None)
     except ImportError:
         found = shutil.which("dcm2niix")
     if not found:
-        raise ToolError("A DICOM folder needs dcm2niix. Install it with: pip install 'tensorldm[dicom]'.")
+        raise ToolError(
+            f"{folder}: a DICOM folder needs dcm2niix. Install it with: pip install 'tensorldm[dicom]', or give NIfTI."
+        )
     return str(found)

@@ -22,15 +22,21 @@ from tensorldm.imaging.volume import Space
 UNIT_TOLERANCE = 0.01
 """A vector's length may differ from 1 by this before it is worth a word; text files round to a few digits."""
 
-LARGEST_NUMBER = 1e9
+LARGEST_NUMBER = 1e10
 """Far above any b-value, and far below what overflows when it is squared."""
+
+
+LARGEST_BVAL = 1e6
+"""s/mm², ten times what any scanner reaches; in s/m² every b-value is larger."""
 
 
 def read_fsl(bval: Path, bvec: Path, *, space: Space) -> GradientTable:
     """Read `.bval` and `.bvec`; the vectors may stand in three rows (FSL's way) or in three columns."""
-    bvals = _numbers(bval).ravel()
+    table, bvecs = _numbers(bval), _numbers(bvec)
+    if 3 in table.shape and 1 not in table.shape and 1 in bvecs.shape:
+        raise DataError(f"{bval} holds vectors, and {bvec} b-values: the two are exchanged. Give each as the other.")
+    bvals = table.ravel()
     _check_bvals(bval, bvals)
-    bvecs = _numbers(bvec)
     if bvecs.shape == (3, len(bvals)):  # first: three volumes make both readings possible, and rows are FSL's
         bvecs = bvecs.T
     if bvecs.shape != (len(bvals), 3):
@@ -94,6 +100,10 @@ def _check_bvals(path: Path, bvals: Float[ndarray, " n"]) -> None:
         raise DataError(
             f"{path}: the b-value of volume {wrong[0]} is {bvals[wrong[0]]:g}, expected a number of at least 0. "
             "Export the gradients again."
+        )
+    if len(bvals) and bvals.max() > LARGEST_BVAL:
+        raise DataError(
+            f"{path}: b-values up to {bvals.max():g}, which is s/m². Divide them by 1000000: s/mm² is expected."
         )
 
 

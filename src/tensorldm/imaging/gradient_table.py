@@ -16,6 +16,8 @@ from tensorldm.imaging.volume import Space
 SHELL_GAP = 80.0
 """s/mm². Neighbouring b-values further apart than this, and than SHELL_GAP_SHARE, are of two shells."""
 SHELL_GAP_SHARE = 0.05
+OTHER_UNIT = (0.5, 4.0)
+"""The highest b in ms/µm², a thousandth of s/mm². A series of b=0 alone has zeros there, or a scanner's 5."""
 
 
 class Shell(NamedTuple):
@@ -72,9 +74,12 @@ class GradientTable:
         """The weighted shell nearest to a b-value; the caller judges whether it is near enough."""
         shells = self.shells()
         if not shells:
+            highest = self.bvals.max(initial=0.0)
+            other = OTHER_UNIT[0] <= highest <= OTHER_UNIT[1]
+            hint = f", or multiply by 1000: up to {highest:g}, they look like ms/µm²" if other else ""
             raise DataError(
                 f"None of the {len(self)} b-values is above {B0_MAX_S_PER_MM2:.0f} s/mm². "
-                "Give a diffusion-weighted series."
+                f"Give a diffusion-weighted series{hint}."
             )
         return min(shells, key=lambda shell: abs(shell.bval - bval))
 

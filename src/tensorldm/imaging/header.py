@@ -21,7 +21,8 @@ from tensorldm.errors import DataError, DataWarning
 from tensorldm.imaging.volume import Space
 
 SUFFIXES = (".nii.gz", ".nii")
-LARGEST_VOXEL_MM = 20.0
+SMALLEST_VOXEL_MM, LARGEST_VOXEL_MM = 0.01, 20.0
+"""Of the longest side. No scanner resolves the first; a header in metres says 0.002 for 2 mm."""
 LARGEST_SHEAR_DEGREES = 0.5
 LARGEST_READ_BYTES = 32 * 2**30
 """As float32. The largest usual series, HCP's, takes 4 GiB."""
@@ -81,6 +82,8 @@ def _raw_header(path: Path) -> Any:
     """The header as it stands: nibabel would quietly mend voxel sizes of zero or below."""
     with ImageOpener(path) as stream:
         start = stream.read(Nifti2Header.template_dtype.itemsize)
+        if not start:
+            raise ValueError("it is empty")
         stream.seek(0)
         for kind in (Nifti1Header, Nifti2Header):
             if kind.may_contain_header(start):
@@ -157,10 +160,12 @@ def _check_affine(path: Path, affine: np.ndarray) -> None:
         raise DataError(f"{path}: the affine holds NaN or infinity. Export the file again.")
     with np.errstate(over="ignore"):  # beyond any size is told below
         size = np.linalg.norm(affine[:3, :3], axis=0)
-    if size.min() <= 0 or size.max() > LARGEST_VOXEL_MM or abs(np.linalg.det(affine[:3, :3] / size)) < 0.1:
+    known = size.min() > 0 and SMALLEST_VOXEL_MM <= size.max() <= LARGEST_VOXEL_MM
+    if not known or abs(np.linalg.det(affine[:3, :3] / size)) < 0.1:
         raise DataError(
             f"{path}: voxels of {' × '.join(f'{side:.4g}' for side in size)} mm that span no usable grid "
-            f"(sides above 0 and up to {LARGEST_VOXEL_MM:.0f} mm, axes that differ). Mend the header's affine."
+            f"(sides of {SMALLEST_VOXEL_MM:g} to {LARGEST_VOXEL_MM:.0f} mm, axes that differ): some programs count in "
+            "metres or micrometres. Mend the header's affine."
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from tensorldm import bounded
 from tensorldm.components import CONVENTIONS, Convention
 from tensorldm.errors import DataError
-from tensorldm.imaging.header import stem
+from tensorldm.imaging.header import read_header, stem
 
 UNITS = "mm^2/s"
 
@@ -75,15 +75,16 @@ def read_sidecar(path: Path) -> dict[str, Any]:
 def read_convention(path: Path, *, default: str | None = None) -> str:
     """The convention that a tensor image's sidecar names; ``default`` is for an image whose sidecar does not."""
     beside, note = sidecar_path(path), read_sidecar(path)
-    name = note.get("TensorConvention", default)
+    for given, source in ((default, path), (note.get("TensorConvention"), beside)):
+        if given is not None and not (isinstance(given, str) and given in CONVENTIONS):
+            raise DataError(f"{source}: there is no tensor convention '{given}'. Give one of {', '.join(CONVENTIONS)}.")
+    name: str | None = note.get("TensorConvention", default)
     if name is None:
+        _require_six_components(path)
         raise DataError(
             f"{path}: nothing says how its six components are stored. Give --convention {'|'.join(CONVENTIONS)}, "
             f"or put a {beside.name} with 'TensorConvention' beside it."
         )
-    if not isinstance(name, str) or name not in CONVENTIONS:
-        source = beside if "TensorConvention" in note else path
-        raise DataError(f"{source}: there is no tensor convention '{name}'. Give one of {', '.join(CONVENTIONS)}.")
     _refuse_contradiction(beside, note, CONVENTIONS[name])
     return name
 
@@ -100,6 +101,16 @@ def read_provenance(path: Path) -> Provenance:
         volumes=tuple(index for index in volumes if isinstance(index, int)) if isinstance(volumes, list) else None,
         anatomy=None if anatomy is None else str(anatomy),
     )
+
+
+def _require_six_components(path: Path) -> None:
+    """A map or a series is no tensor, whatever its convention."""
+    shape = read_header(path).shape
+    if len(shape) < 4 or shape[-1] != 6:
+        found = "one value" if len(shape) < 4 else f"{shape[-1]} values"
+        raise DataError(
+            f"{path}: {found} in a voxel, and a tensor has six. Give the tensor image, such as tensor.nii.gz."
+        )
 
 
 def _relative(path: Path, mask: Path) -> str | None:

@@ -70,7 +70,10 @@ def choose(*, model: Path | None = None, method: str | None = None) -> Choice:
     if model is not None or method is not None:
         return Choice(model, method)
     default = default_model()
-    return Choice(default, None) if default is not None else Choice(None, DEFAULT_METHOD, word=NO_MODEL)
+    if default is None:
+        return Choice(None, DEFAULT_METHOD, word=NO_MODEL)
+    _refuse_missing(default)
+    return Choice(default, None)
 
 
 def default_model() -> Path | None:
@@ -80,6 +83,15 @@ def default_model() -> Path | None:
         return None if named == "none" else Path(named)
     shipped = Path(str(files("tensorldm"))) / "weights"
     return shipped if (shipped / INDEX).is_file() else None
+
+
+def _refuse_missing(folder: Path) -> None:
+    """Nobody typed this folder with the command: say where it comes from."""
+    if not (folder / INDEX).is_file():
+        raise ConfigError(
+            f"{MODEL_VARIABLE} is {folder}, and no {INDEX} is in it. Name the folder of a bundle there, or 'none' for "
+            "the closed form, or unset it for the shipped model."
+        )
 
 
 def own_gpu(device: torch.device) -> torch.device:

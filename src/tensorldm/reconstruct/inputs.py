@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tensorldm.errors import DataError
-from tensorldm.imaging.header import stem
+from tensorldm.imaging.header import SUFFIXES, stem
 from tensorldm.imaging.layouts import ScanFiles, find_scans, list_files
 from tensorldm.imaging.mask_files import find_mask
 
@@ -60,6 +60,9 @@ def gather(sources: Sequence[Path], *, given: Given, join: bool = False) -> list
     """The scans that the user's words mean: files, HCP trees, BIDS datasets; or the parts of one scan to be joined."""
     if not sources:
         raise DataError("No input: give a 4D NIfTI series, a BIDS dataset, an HCP tree or a DICOM folder.")
+    missing = next((source for source in sources if not source.exists() and not source.name.endswith(SUFFIXES)), None)
+    if missing is not None:
+        raise DataError(f"{missing}: there is no such file or folder. Check the path.")
     if join:
         return [_joined(sources, given)]
     files = [source for source in sources if not source.is_dir()]

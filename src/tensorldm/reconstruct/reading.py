@@ -103,7 +103,10 @@ def _own_gradients(path: Path) -> GradientTable:
         return GradientTable(np.zeros(count), np.zeros((count, 3)))
     table = read_fsl(*found, space=space) if isinstance(found, FslFiles) else read_mrtrix(found, space=space)
     if len(table) != count:
-        raise DataError(f"{path}: {count} volumes but {len(table)} gradients beside it. Give those of this file.")
+        raise DataError(
+            f"{path}: {'1 volume' if count == 1 else f'{count} volumes'} but {len(table)} gradients beside it. "
+            "Give those of this file."
+        )
     return table
 
 

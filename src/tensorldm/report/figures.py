@@ -28,6 +28,9 @@ INCHES_PER_PANEL = 1.9
 INCHES_PER_LINE = 0.14
 DOTS_PER_INCH = 110
 PLANES = (("sagittal", 0), ("coronal", 1), ("axial", 2))
+EDGES = {"sagittal": "PA", "coronal": "LR", "axial": "LR"}
+"""What is on the left and on the right of a picture: a radiologist's own habit is the other way round."""
+EDGE_COLOUR = "gold"
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +94,7 @@ def _render(panels: list[Panel], mask: MaskImage, voxel_size: tuple[float, float
     """The picture as PNG: a row per plane through the middle of the mask, a column per panel."""
     scale = f"FA 0 to 1, MD 0 to {DIFFUSIVITY.high:g} mm²/s; red left-right, green front-back, blue up-down"
     right = "front to the right in sagittal views; the subject's right is on the right in the others"
-    caption = [line for line in (scale, right, remark) if line]
+    caption = [line for line in (scale, right, *remark.splitlines()) if line]
     figure = _new_figure(len(panels), len(PLANES), caption="\n".join(caption))
     grid = figure.subplots(len(PLANES), len(panels), squeeze=False)
     box = [slice(int(at.min()), int(at.max()) + 1) for at in np.nonzero(mask)]
@@ -106,6 +109,7 @@ def _render(panels: list[Panel], mask: MaskImage, voxel_size: tuple[float, float
                 axes.set_title(panel.title, color="white", fontsize=9)
             if column == 0:
                 axes.set_ylabel(plane, color="white", fontsize=9)
+                _draw_edges(axes, EDGES[plane])
             if row == len(PLANES) - 1 and panel.unit is not None:
                 _draw_colour_bar(figure, drawn, panel)
     stream = io.BytesIO()
@@ -119,6 +123,12 @@ def _draw_slice(axes: Any, panel: Panel, cut: tuple[int | slice, ...], *, aspect
     for spine in axes.spines.values():
         spine.set_visible(False)
     return axes.imshow(picture, cmap=panel.colours, vmin=0, vmax=1, origin="lower", aspect=aspect)
+
+
+def _draw_edges(axes: Any, letters: str) -> None:
+    for letter, place in zip(letters, (0.01, 0.99), strict=True):
+        side = "left" if place < 0.5 else "right"
+        axes.text(place, 0.02, letter, transform=axes.transAxes, color=EDGE_COLOUR, fontsize=8, ha=side, va="bottom")
 
 
 def _draw_colour_bar(figure: Any, drawn: Any, panel: Panel) -> None:
@@ -137,7 +147,7 @@ def _new_figure(columns: int, rows: int, *, caption: str) -> Any:
     except ImportError as error:
         raise ToolError(NO_PICTURES) from error
     below = INCHES_PER_LINE * (1 + caption.count("\n")) + 0.08
-    width, height = columns * INCHES_PER_PANEL, rows * INCHES_PER_PANEL + below + 0.25
+    width, height = columns * INCHES_PER_PANEL, rows * INCHES_PER_PANEL + below + 0.35
     layout = ConstrainedLayoutEngine(rect=(0, below / height, 1, 1 - below / height))
     figure = Figure(figsize=(width, height), layout=layout)
     figure.text(0.5, 0.04 / height, caption, color="0.7", fontsize=7, ha="center", va="bottom")

@@ -12,6 +12,12 @@ from tensorldm.shapes import Image, MaskImage
 
 WIDEST_CONE_DEGREES = 90.0
 SINGLE_RESULT = "a single result, not several samples: there is no v1 cone"
+CONE_WORDS = (
+    "95 % cone of v1: the true fibre direction lies within this angle of the one shown; 90° is not known at all"
+)
+SHARE_WORDS = (
+    "prior share: how much of the anisotropy shown comes from the method and not from the scan, 0 none to 1 all"
+)
 
 
 def draw_reconstruction(
@@ -33,4 +39,5 @@ def draw_reconstruction(
         cone = outside_unknown(v1_cone_degrees, mask)
         panels.append(Panel("95 % cone of v1", cone, WIDEST_CONE_DEGREES, colours="magma", unit="°"))
     panels.append(Panel("prior share", outside_unknown(prior_share, mask), 1.0, colours="viridis", unit=""))
-    draw_panels(path, panels, space=space, mask=mask, remark=SINGLE_RESULT if v1_cone_degrees is None else "")
+    cone_words = SINGLE_RESULT if v1_cone_degrees is None else CONE_WORDS
+    draw_panels(path, panels, space=space, mask=mask, remark=f"{cone_words}\n{SHARE_WORDS}")

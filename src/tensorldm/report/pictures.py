@@ -108,7 +108,7 @@ def _row(shown: Map, cuts: Cuts, plane: str) -> Markup:
     alt = f"{shown.title}, {plane} slices." + (f" {shown.alt}" if plane == PLANES[0] else "")
     return tag(
         "span",
-        tag("span", f"{plane}, {left} to {right}", class_="plane"),
+        tag("span", f"{plane}, {left} on the left, {right} on the right", class_="plane"),
         picture(paint(cuts.row(shown.image, plane), shown.scale), size_mm=size, alt=alt, percent=percent),
         tag("span", places, class_="places", style=f"width: {percent:.4g}%", aria_hidden="true"),
         class_="row",

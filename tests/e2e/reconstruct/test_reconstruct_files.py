@@ -53,6 +53,12 @@ def test_a_series_becomes_every_map_on_its_own_grid(hcp, tmp_path, program):
         assert word in answer.out
 
 
+def test_the_screen_says_what_to_open_next(hcp, tmp_path, program):
+    for _ in range(2):  # made, then kept
+        out = program("reconstruct", hcp, "-o", tmp_path / "out").out
+        assert f"open {tmp_path / 'out' / 'report.html'} in a browser, or tensorldm view {tmp_path / 'out'}" in out
+
+
 def test_the_tensor_explains_the_volumes_that_were_chosen(hcp, tmp_path, program):
     program("reconstruct", hcp, "-o", tmp_path / "out", "--method", "minimum-norm")
     path = tmp_path / "out" / "tensor.nii.gz"
@@ -262,3 +268,4 @@ def test_a_dicom_folder_goes_through_dcm2niix(scan, tmp_path, program, monkeypat
     monkeypatch.setenv("PATH", "/nowhere")
     answer = program("reconstruct", tmp_path / "dicom", "-o", tmp_path / "none")
     assert (answer.code, "pip install 'tensorldm[dicom]'" in answer.err) == (2, True)
+    assert f"{tmp_path / 'dicom'}: a DICOM folder" in answer.err

@@ -55,6 +55,7 @@ def test_headers_and_gradients_are_checked_before_the_model_is_loaded(scan, bund
         (("--convention", "camino"), "--convention is 'camino'"),
         (("--sampler", "euler"), "--sampler is 'euler'"),
         (("--samples", "0"), "--samples is 0"),
+        (("--seed", "-1"), "Invalid value for '--seed'"),
         (("--samples", "4"), "'minimum-norm' always gives the same tensor"),
         (("--method", "magic"), "--method is 'magic'; give one of tensorldm, minimum-norm, ade, ade-literal"),
         (("--method", "ade", "--model", "folder"), "folder/bundle.json: no model there"),
@@ -69,6 +70,19 @@ def test_settings_that_do_not_fit_are_refused(options, words, hcp, tmp_path, pro
     assert answer.code == 2
     assert words in answer.err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_path_that_is_not_there_is_told_whatever_it_should_have_been(tmp_path, program):
+    answer = program("reconstruct", tmp_path / "patient 7", "-o", tmp_path / "out")
+    assert (answer.code, "patient 7: there is no such file or folder" in answer.err) == (2, True)
+
+
+def test_a_model_named_by_the_environment_that_is_not_there_is_told_with_the_variable(
+    hcp, tmp_path, program, monkeypatch
+):
+    monkeypatch.setenv("TENSORLDM_MODEL", str(tmp_path / "gone"))
+    answer = program("reconstruct", hcp, "-o", tmp_path / "out")
+    assert (answer.code, f"TENSORLDM_MODEL is {tmp_path / 'gone'}" in answer.err) == (2, True)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="here is a GPU")

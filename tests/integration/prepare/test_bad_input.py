@@ -106,7 +106,7 @@ BROKEN = {
     ),
     "only two directions": (
         lambda f: _bvals(f, lambda b: np.where(np.isin(np.arange(13), [1, 2]), 1000, 5)),
-        ["data.nii.gz", "Only 2 volumes", "three directions"],
+        ["data.nii.gz", "three directions are needed, found 2"],
     ),
     "coplanar directions": (_coplanar, ["data.nii.gz", "coplanar"]),
     "directions on a cone": (_cone, ["data.nii.gz", "of the 7 unknowns"]),

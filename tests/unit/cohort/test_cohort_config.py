@@ -34,6 +34,7 @@ def test_a_dumped_configuration_reads_back_the_same(tmp_path):
         ("warp.spacing_mm=[30]", "one number for each scale"),
         ("shapes=[1, 1, 1]", "shapes"),
         ("shape=[3, 112, 96]", r"shape times voxel_mm is 6 × 224 × 192 mm, and a head needs 100 mm each way\.$"),
+        ("shape=[5000, 5000, 5000]", "shape has 125000000000 voxels, over the limit"),
         ("voxel_mm=[2, 0, 2]", "a voxel has sides of 0.5 to 12 mm"),
         ("protocol.snr=[5, -2]", r"'protocol': snr is a range \(lowest, highest\) of numbers of at least 1\.$"),
     ],

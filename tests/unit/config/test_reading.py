@@ -69,6 +69,7 @@ def test_a_key_of_a_group_that_may_be_missing_or_is_one_of_many_is_looked_for_in
 def test_a_bad_override_gets_one_sentence(file, override, words):
     with pytest.raises(ConfigError, match=words) as refused:
         read_config(Settings, file, [override])
+    assert "--set" in str(refused.value)
     assert "\n" not in str(refused.value)
 
 

@@ -82,7 +82,7 @@ def test_the_usual_six_directions_are_taken_in_whatever_order_a_scanner_sends_th
     [
         (table(np.eye(3), b0s=0), ["No b=0", "1000"]),
         (table(np.eye(3), bvals=[2000] * 3), ["No shell", "1000", "2000 (3 volumes)"]),
-        (table(np.eye(3)[:2]), ["Only 2", "three directions"]),
+        (table(np.eye(3)[:2]), ["three directions", "found 2"]),
         (table([[1, 0, 0], [0, 1, 0], [1, 1, 0.05]]), ["coplanar", "1, 2, 3"]),
         (table(np.zeros((0, 3)), b0s=4), ["None of the 4", "diffusion-weighted"]),
     ],

@@ -157,7 +157,7 @@ def test_another_grid_is_refused(reference, write):
 
 def test_a_mask_of_another_grid_is_refused(reference, write, mask, tmp_path):
     write_mask(tmp_path / "moved.nii.gz", mask, space=other_grid(oblique_space()))
-    with pytest.raises(DataError, match=r"moved\.nii\.gz.*grid"):
+    with pytest.raises(DataError, match=r"moved\.nii\.gz.*Give a mask on the reference's grid"):
         evaluate_files(reference, [write("other", brain_like(1))], mask=tmp_path / "moved.nii.gz")
 
 

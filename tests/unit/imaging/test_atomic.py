@@ -89,3 +89,11 @@ def test_json_without_a_meaning_in_json_is_refused_and_not_written(tmp_path):
     with pytest.raises(ValueError, match="JSON"):
         write_json(tmp_path / "note.json", {"x": float("nan")})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_device_or_pipe_is_not_replaced_by_a_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match="pipe: a device or pipe"):
+        write_text(tmp_path / "pipe", "x")
+    assert (tmp_path / "pipe").is_fifo()
+    assert [p.name for p in tmp_path.iterdir()] == ["pipe"]

@@ -122,6 +122,24 @@ def test_negative_b_values_and_a_table_of_three_columns_are_told(save_series, tm
         read_gradients(save_series(), grad=tmp_path / "x.b")
 
 
+@pytest.mark.parametrize(
+    ("factor", "sentence"),
+    [
+        (1e6, r"dwi\.bval: b-values up to 1e\+09, which is s/m²\. Divide"),
+        (1e-3, r"multiply by 1000: up to 1, they look like ms/µm²"),
+    ],
+)
+def test_b_values_in_another_unit_are_told_with_the_way_back(save_series, factor, sentence):
+    with pytest.raises(DataError, match=sentence):
+        read_gradients(save_series(bvals=np.array(BVALS) * factor, bvecs=BVECS)).nearest_shell(1000.0)
+
+
+def test_exchanged_files_are_told_as_such(save_series, tmp_path):
+    image = save_series(bvals=BVALS, bvecs=BVECS)
+    with pytest.raises(DataError, match="the two are exchanged"):
+        read_gradients(image, bval=tmp_path / "dwi.bvec", bvec=tmp_path / "dwi.bval")
+
+
 def test_gradients_of_a_single_volume_are_refused(save_series):
     with pytest.raises(DataError, match="a 3D image, expected a 4D series"):
         read_gradients(save_series(1, bvals=[0], bvecs=np.zeros((3, 1))))

@@ -159,6 +159,28 @@ def test_what_is_no_nifti_is_told(tmp_path, content, name):
         read_volume(tmp_path / name)
 
 
+def test_an_empty_file_is_called_empty(tmp_path):
+    (tmp_path / "x.nii.gz").touch()
+    with pytest.raises(DataError, match=r"x\.nii\.gz: not a readable NIfTI file \(it is empty\)"):
+        read_volume(tmp_path / "x.nii.gz")
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+def test_a_header_in_metres_or_micrometres_is_told(tmp_path, factor):
+    path = tmp_path / "x.nii"
+    nibabel.save(nibabel.Nifti1Image(np.ones((4, 4, 4), np.float32), np.diag([2 * factor] * 3 + [1])), path)
+    with pytest.raises(DataError, match="some programs count in metres or micrometres"):
+        read_header(path)
+
+
+def test_a_mask_with_holes_of_nan_is_told_as_a_mask(tmp_path):
+    nibabel.save(
+        nibabel.Nifti1Image(np.full((4, 4, 4), np.nan, np.float32), np.diag([2.0, 2, 2, 1])), tmp_path / "mask.nii"
+    )
+    with pytest.raises(DataError, match="64 voxels of the mask are NaN or infinite"):
+        read_mask(tmp_path / "mask.nii")
+
+
 def test_a_gzip_of_something_else_is_told(tmp_path):
     (tmp_path / "x.nii.gz").write_bytes(gzip.compress(b"letter to the editor" * 100))
     with pytest.raises(DataError, match=r"starts with b'lett', not with a NIfTI header"):

@@ -8,6 +8,7 @@ import pytest
 
 from tensorldm.components import CONVENTIONS
 from tensorldm.errors import DataError
+from tensorldm.imaging.nifti import write_volume
 from tensorldm.imaging.tensor_files import (
     Provenance,
     read_convention,
@@ -89,6 +90,8 @@ def test_a_default_convention_is_only_for_images_without_a_sidecar(image, tmp_pa
     path = tmp_path / "tensor.nii.gz"
     write_tensor(path, image.data, space=image.space, convention="dipy")
     assert read_convention(path, default="fsl") == "dipy"
+    with pytest.raises(DataError, match="no tensor convention 'spm'"):
+        read_convention(path, default="spm")
     sidecar_path(path).unlink()
     assert read_convention(path, default="fsl") == "fsl"
     with pytest.raises(DataError, match="no tensor convention 'spm'"):
@@ -141,3 +144,13 @@ def test_writing_where_one_may_not_leaves_nothing(image, tmp_path):
     with pytest.raises(DataError, match="blocked"):
         write_tensor(blocked / "tensor.nii.gz", image.data, space=image.space)
     assert [path.name for path in tmp_path.iterdir()] == ["blocked"]
+
+
+@pytest.mark.parametrize(("num_values", "words"), [(1, "one value"), (4, "4 values")])
+def test_a_map_or_a_series_is_told_to_be_no_tensor(image, tmp_path, num_values, words):
+    path, values = tmp_path / "fa.nii.gz", image.data[..., :num_values]
+    write_volume(path, Volume(values[..., 0] if num_values == 1 else values, image.space))
+    with pytest.raises(DataError, match=rf"fa\.nii\.gz: {words} in a voxel, and a tensor has six"):
+        read_convention(path)
+    with pytest.raises(DataError, match=r"nowhere\.nii\.gz: there is no such file"):
+        read_convention(tmp_path / "nowhere.nii.gz")

@@ -9,6 +9,7 @@ import torch
 
 from tensorldm.dti.packing import rotate
 from tensorldm.imaging.volume import Space
+from tensorldm.report import figures, overview
 from tensorldm.report.overview import draw_reconstruction
 
 SHAPE = (12, 14, 10)
@@ -105,3 +106,28 @@ def test_values_that_are_not_numbers_outside_the_mask_do_no_harm(tmp_path, scan)
     space = Space(SHAPE, AFFINE)
     one = picture(tmp_path / "plain.png", scan, space)
     assert np.abs(picture(tmp_path / "broken.png", scan, space, **broken) - one).max() == 0
+
+
+def test_letters_tell_which_side_is_which_in_every_plane(scan):
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    for plane, _axis in figures.PLANES:
+        axes = Figure().subplots()
+        figures._draw_edges(axes, figures.EDGES[plane])
+        (left, right) = sorted(axes.texts, key=lambda text: text.get_position()[0])
+        assert (left.get_text(), right.get_text()) == (("P", "A") if plane == "sagittal" else ("L", "R"))
+
+
+def test_the_caption_tells_what_the_two_maps_of_doubt_mean(tmp_path, scan, monkeypatch):
+    captions = []
+    monkeypatch.setattr(overview, "draw_panels", lambda *_panels, remark, **_options: captions.append(remark))
+    for cone in (scan["v1_cone_degrees"], None):
+        maps = {**scan, "v1_cone_degrees": cone}
+        overview.draw_reconstruction(
+            tmp_path / "x.png", maps.pop("b0"), maps.pop("packed"), space=Space(SHAPE, AFFINE), **maps
+        )
+    with_cone, without = captions
+    assert "the true fibre direction lies within this angle" in with_cone
+    assert "there is no v1 cone" in without
+    assert all("from the method and not from the scan" in caption for caption in captions)
