@@ -12,7 +12,7 @@ CrossAttention = Literal["gated", "literal", "none"]
 
 
 class AutoencoderConfig(Strict):
-    """Phase I: encoders, codebooks, conditioner, decoders."""
+    """Phase I: encoders, codebooks, conditioner, decoders. Patches [choice: patch] are ours."""
 
     latent_channels: int = Field(gt=0)
     num_codes: int = Field(gt=1, description="per codebook; there is one for each group of components")

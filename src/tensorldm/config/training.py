@@ -1,4 +1,7 @@
-"""How a stage is trained: optimiser, batch, schedule, averaging; and what is measured, kept and logged meanwhile."""
+"""How a stage is trained: optimiser, batch, schedule, averaging; and what is measured, kept and logged meanwhile.
+
+What the paper does not say of them is settled here [choice: optimiser].
+"""
 
 from typing import Literal
 

@@ -45,13 +45,13 @@ class Selection:
 
     @property
     def volumes(self) -> tuple[int, int, int, int]:
-        """The paper's input: first b=0, then x, y, z."""
+        """The paper's input: first b=0 [choice: first-b0], then x, y, z."""
         return (self.b0[0], *self.axes)
 
 
 @dataclass(frozen=True)
 class DirectionSubset:
-    """One b=0 and a few directions that determine the tensor well together."""
+    """One b=0 and a few directions that determine the tensor well together [choice: few-directions]."""
 
     b0: int
     directions: tuple[int, ...]

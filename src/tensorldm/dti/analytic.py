@@ -32,7 +32,7 @@ class _Adc(NamedTuple):
 
 
 def ade(signal: Signals, bvals: BVals, directions: Directions, *, min_signal: float = MIN_SIGNAL) -> Packed:
-    """Analytic diagonal estimation for the directions as they are.
+    """Analytic diagonal estimation for the directions as they are [choice: tilted-directions].
 
     The diagonal solves gᵀ diag(d) g = ADC by least squares, off-diagonals are 0, and the result is projected to
     positive definite tensors.
@@ -50,6 +50,8 @@ def ade(signal: Signals, bvals: BVals, directions: Directions, *, min_signal: fl
 
 def ade_literal(signal: Signals, bvals: BVals, directions: Directions, *, min_signal: float = MIN_SIGNAL) -> Packed:
     """Analytic diagonal estimation as the paper words it: the nearest gradient is taken for the axis itself.
+
+    Beside ``ade``, since the paper leaves open which of the two it means [choice: ade-directions].
 
     Every direction serves one axis at most, and a direction and its negative count as the same. The result is
     projected to positive definite tensors.

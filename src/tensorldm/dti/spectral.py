@@ -3,7 +3,7 @@
 Differentiating an eigen-decomposition divides by differences of eigenvalues and gives NaN for isotropic and
 cylindrical tensors. The derivative of f(D) itself needs only divided differences f[a, b] = (f(a) − f(b))/(a − b),
 which become f'(a) where a = b (Daleckii and Krein): in the eigenbasis, entry i, j of the change is multiplied by
-f[λi, λj].
+f[λi, λj]. [choice: log-gradient]
 """
 
 from collections.abc import Callable

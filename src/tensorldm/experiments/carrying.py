@@ -6,6 +6,7 @@ FOLDER/NAME/stageN/bundle/                                    the weights, in ha
 FOLDER/NAME/stageN/carried.json                               the hash of the weights as they were trained
 
 What a run needs only to go on (checkpoints, critics) stays behind: a run is carried when it is trained.
+[choice: carried-runs]
 """
 
 import hashlib

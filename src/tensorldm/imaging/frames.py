@@ -1,8 +1,8 @@
 """Directions and tensors between the three frames, and the four ways other programs store a tensor.
 
-image: the array's axes i, j, k (what the package works in). fsl: the same with the first axis mirrored when
-det(affine) > 0. scanner: the world axes of the affine. A tensor follows its axes as R D Rᵀ, so a mirror of one axis
-changes the sign of two off-diagonals.
+image: the array's axes i, j, k, which the package works in [choice: tensor-frame]. fsl: the same with the first axis
+mirrored when det(affine) > 0. scanner: the world axes of the affine. A tensor follows its axes as R D Rᵀ, so a mirror
+of one axis changes the sign of two off-diagonals.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """The grid a model works on, and the exact way there and back: re-orientation, voxel size, box.
 
-Working grid: RAS by the nearest flips and permutation, 2 mm isotropic, obliquity kept in the affine.
+Working grid: RAS by the nearest flips and permutation, 2 mm isotropic, obliquity kept in the affine [choice: grid].
 """
 
 from collections.abc import Sequence

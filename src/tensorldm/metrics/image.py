@@ -26,7 +26,7 @@ def psnr(
 def nmse(
     reference: Float[Tensor, "*voxels"], prediction: Float[Tensor, "*voxels"], mask: Bool[Tensor, "*voxels"]
 ) -> Float[Tensor, ""]:
-    """Normalised squared error over the mask: sum of squared errors / sum of squared reference."""
+    """Normalised squared error over the mask: sum of squared errors / sum of squared reference. [choice: nmse]"""
     truth = reference[mask]
     scale = truth.abs().max() if truth.numel() else truth.sum()
     return ((prediction[mask] - truth) / scale).square().sum() / (truth / scale).square().sum()

@@ -23,7 +23,7 @@ from tensorldm.shapes import Latents
 class FusionMlp(nn.Module):
     """Voxel-wise over all components: 6·channels → half → 6·channels, beside a skip; starts as the skip alone.
 
-    With the paper's 256 channels it has exactly 2,361,600 parameters.
+    With the paper's 256 channels it has exactly 2,361,600 parameters. [choice: fusion-mlp]
     """
 
     def __init__(self, channels: int) -> None:

@@ -61,7 +61,10 @@ class VectorQuantizer(nn.Module):
     def forward(
         self, latents: LatentVectors, inside: Bool[Tensor, " n"] | None = None, *, subjects: int = 1
     ) -> Quantized:
-        """Quantise all latents; those ``inside`` (default: all) teach the codebook and count in loss and perplexity."""
+        """Quantise all latents; those ``inside`` (default: all) teach the codebook and count in loss and perplexity.
+
+        The commitment is a mean over each subject, then over subjects [choice: commitment-mean].
+        """
         with torch.autocast(latents.device.type, enabled=False):
             wide = latents.float()
             codes = nearest_codes(wide.detach(), self.codebook)

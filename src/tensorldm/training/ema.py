@@ -28,7 +28,8 @@ class Average:
     def decay(self, step: int) -> float:
         """Share of the old average that is kept at a step (the first is 0).
 
-        Early on the memory is a tenth of the steps so far, so that a short run's average is not its first weights.
+        Early on the memory is a ninth of the steps so far, so that a short run's average is not its first weights
+        [choice: average-warmup].
         """
         if not self.settings.warmup:
             return self.settings.decay

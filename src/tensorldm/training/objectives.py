@@ -138,7 +138,10 @@ class ReconstructionObjective(Recordable):
 
 
 class DenoisingObjective(Recordable):
-    """Stage 4 (E8: mean over components, each in isolation) and Stage 5 (E10: their sum, jointly denoised)."""
+    """Stage 4 (E8: mean over components, each in isolation) and Stage 5 (E10: their sum, jointly denoised).
+
+    One diffusion step for a subject [choice: diffusion-step]; every latent counts [choice: noise-loss].
+    """
 
     draws = True
 

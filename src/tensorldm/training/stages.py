@@ -1,7 +1,7 @@
 """The five stages as rows of one table: data, what trains, which parts are joined, the objective, the start.
 
 A name pattern is a regular expression on parameter names. What no pattern names is frozen, buffers included: the
-codebooks follow the data in Stages 1 and 2 alone, the latents' scale is set once, before Stage 4.
+codebooks follow the data in Stages 1 and 2 alone, the latents' scale is set once, before Stage 4 [choice: frozen].
 """
 
 import re
@@ -92,10 +92,12 @@ EXPECTATION = r"^expectation\."
 AUTOENCODER = r"^(autoencoder|spread)\."
 NOT_JOINT = rf"{JOINT_ONLY}|\.fusion\."
 JOINT_REFINEMENT = r"^autoencoder\.decoder\.(levels\.\d+\.attention\.|fusion\.|end\.|norm\.|head\.)"
+"""[choice: stage-3-parts]"""
 DECODER_FILM = r"^autoencoder\.decoder\..*\.film\.|^expert_levels\."
 """How the decoders read Φ^d; without a use in Phase II where they keep Φ_X."""
 DIFFUSION = rf"^(unet|experts)\.|{DECODER_FILM}"
 ATTENTION_AND_FILM = rf"^unet\..*\.(attention\.\d+\.attention|film)\.|{DECODER_FILM}"
+"""[choice: stage-5-film]"""
 NOTHING = r"(?!)"
 
 STAGES = {
@@ -191,7 +193,7 @@ def make_optimizer(moving: dict[str, nn.Parameter], settings: StageConfig) -> tu
 
     Gates have a rate of their own: they start at zero and must open before anything behind them is felt. Weight
     decay is for the matrices and kernels of layers; biases, norms and embeddings have no reason to be small, nor
-    have the mixing matrices, which start at the identity.
+    have the mixing matrices, which start at the identity. [choice: decay-where]
     """
     gates = {name: p for name, p in moving.items() if GATE.search(name)}
     kernels = {name: p for name, p in moving.items() if name.endswith(".weight") and p.ndim > 1}
