@@ -115,3 +115,16 @@ def test_all_series_are_checked_before_any_is_worked_on(series, tmp_path):
             tell=lambda _: None,
         )
     assert not answer_out.exists()
+
+
+def test_a_series_without_a_whole_fit_is_refused_before_anything_is_written(series, tmp_path):
+    from tensorldm.imaging.gradients import read_gradients
+    from tensorldm.imaging.nifti import read_volume
+
+    volume, gradients = read_volume(series, volumes=range(4)), read_gradients(series).select(list(range(4)))
+    path = tmp_path / "four.nii.gz"
+    write_volume(path, volume)
+    write_fsl(tmp_path / "four.bval", tmp_path / "four.bvec", gradients=gradients, space=volume.space)
+    with pytest.raises(DataError, match=r"four\.nii\.gz: 4 volumes determine"):
+        compare_analytic([path], tmp_path / "out", record=record_run([], seed=None), tell=lambda _: None)
+    assert not (tmp_path / "out").exists()

@@ -34,6 +34,26 @@ def test_a_dry_run_shows_settings_parameters_and_memory_and_writes_nothing(tmp_p
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ("no-such-store", "no store there.*tensorldm prepare"),
+        ("cohort:templates:no-such-folder", "no-such-folder: there is no such folder"),
+    ],
+)
+def test_a_dry_run_looks_for_the_data_too(data, sentence, tmp_path):
+    answer = _invoke("--data", data, "--out", str(tmp_path / "run"), "--dry-run")
+    with pytest.raises(DataError, match=sentence):
+        raise answer.exception
+
+
+def test_a_file_in_the_place_of_the_run_is_told_at_once(tmp_path):
+    (tmp_path / "run").write_text("mine")
+    answer = _invoke("--data", "cohort:procedural", "--out", str(tmp_path / "run"), "--dry-run")
+    with pytest.raises(DataError, match="a file of this name is in the way"):
+        raise answer.exception
+
+
 def test_a_run_leaves_a_model_that_loads_a_log_and_validation_measures(tmp_path):
     done = _invoke("--data", "cohort:procedural", "--out", str(tmp_path), "--stages", "1", *TINY)
     assert done.exit_code == 0, done.output

@@ -31,10 +31,14 @@ def train(
 ) -> None:
     """Train TensorLDM, or one of its rivals, in stages."""
     from tensorldm.baselines.learned.runs import open_run
+    from tensorldm.reconstruct.outputs import check_writable
     from tensorldm.training.run import check_stages, parse_stages, run_training
+    from tensorldm.training.sources import check_source
 
+    check_writable(out)
     trained, settings = open_run(method, config, overrides or [])
     numbers = parse_stages(stages, trained) if stages is not None else settings.stage_numbers
+    check_source(data, settings.data)
     if dry_run:
         from rich.console import Console
 

@@ -110,6 +110,11 @@ def log_signal(signal: Signals, *, min_signal: float = MIN_SIGNAL) -> Signals:
     return signal.clamp(min=min_signal).log()
 
 
+def check_determined(bvals: BVals, directions: Directions) -> None:
+    """Refuse gradients that do not determine a tensor, before any voxel is read."""
+    _determined_design(bvals, directions)
+
+
 def _determined_design(bvals: Tensor, directions: Tensor) -> Tensor:
     """The design matrix in float64 on the CPU (it is tiny), refused where it does not determine a tensor."""
     design = design_matrix(bvals.double().cpu(), directions.double().cpu())

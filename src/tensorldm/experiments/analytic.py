@@ -9,12 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from tensorldm.baselines.analytic import ANALYTIC, REFERENCE
 from tensorldm.baselines.method import Method
 from tensorldm.baselines.scan import Scan, read_scan
 from tensorldm.cohort.manifest import person_behind
 from tensorldm.data.selection import select_axes
-from tensorldm.errors import DataError
+from tensorldm.dti.fit import check_determined
+from tensorldm.errors import DataError, about
 from tensorldm.evaluation.evaluate import evaluate_files
 from tensorldm.evaluation.summary import describe_anatomies, describe_subjects, summarise
 from tensorldm.evaluation.table import Row, write_table
@@ -56,6 +59,7 @@ def compare_analytic(
     names = name_subjects(scans)
     for path in scans:
         select_axes_of(path)
+        _check_reference_of(path)
     results = []
     for path, subject in zip(scans, names, strict=True):
         tell(f"{subject}: reading the series and finding the brain")
@@ -83,6 +87,13 @@ def select_axes_of(path: Path) -> tuple[int, ...]:
     except DataError as error:
         named = str(error) if str(path) in str(error) else f"{path}: {error}"
         raise DataError(named) from error
+
+
+def _check_reference_of(path: Path) -> None:
+    """Refuse a series whose whole fit does not determine a tensor: there would be nothing to measure against."""
+    gradients = read_gradients(path)
+    with about(path):
+        check_determined(torch.from_numpy(gradients.bvals), torch.from_numpy(gradients.directions))
 
 
 def _compare_one(path: Path, subject: str, folder: Path, tell: Callable[[str], None]) -> SubjectResult:

@@ -86,6 +86,14 @@ def open_source(where: str, settings: DataConfig, *, device: torch.device, pause
     return _stored(Path(where), settings)
 
 
+def check_source(where: str, settings: DataConfig) -> None:
+    """Refuse a ``--data`` that holds nothing to train on, before anything is read or made."""
+    if where.startswith(COHORT):
+        _anatomies(where.removeprefix(COHORT), "train", settings=settings)
+    else:
+        Store.open(Path(where))
+
+
 def _stored(folder: Path, settings: DataConfig) -> Source:
     store = Store.open(folder)
     mirrored = Augmentation(mirror_axes=(0,)) if settings.mirror else Augmentation()
