@@ -28,6 +28,7 @@ from tensorldm.reconstruct.engine import Traits, WorkingScan
 from tensorldm.reconstruct.settings import DEFAULT_SAMPLES, Settings
 from tensorldm.reconstruct.uncertainty import LEVEL, Calibration
 from tensorldm.rng import generator
+from tensorldm.work.memory import freed_memory_kept
 
 FIRST_DENOISING_STAGE = 4
 """Before it a model with an expectation has nothing to draw with, and gives the expectation."""
@@ -96,7 +97,8 @@ class ModelEngine:
         at_once = samples_at_once(self.device, self.num_samples)
         while True:
             try:
-                return self._draw_all(scan, at_once) if self.traits.samples else self._expect(scan)
+                with freed_memory_kept(self.device.type):
+                    return self._draw_all(scan, at_once) if self.traits.samples else self._expect(scan)
             except torch.OutOfMemoryError:
                 at_once = self._shrink(at_once)
 

@@ -31,6 +31,7 @@ from tensorldm.training.signals import StoppedError, StopRequest, stop_on_signal
 from tensorldm.training.sources import Source, cohort_of, open_source
 from tensorldm.training.stage_run import Session, StageRun, leave_if_asked
 from tensorldm.training.stages import settings_of
+from tensorldm.work.memory import freed_memory_kept
 
 EXPECTATION = 0
 """The stage before the paper's, of models that diffuse the difference from a regressed mean."""
@@ -53,7 +54,11 @@ def run_training(
     if fabric.is_global_zero:
         _prepare_folder(config, out=out, stages=stages, restart=restart)
     fabric.barrier()
-    with RunLog(out, active=fabric.is_global_zero, console=console) as log, stop_on_signals() as stop:
+    with (
+        RunLog(out, active=fabric.is_global_zero, console=console) as log,
+        stop_on_signals() as stop,
+        freed_memory_kept(fabric.device.type),
+    ):
         try:
             _train_stages(config, data, out=out, stages=stages, start=start, method=method, at=At(fabric, log, stop))
         except StoppedError as stopped:

@@ -11,6 +11,8 @@ from contextlib import chdir, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from tensorldm.work.memory import give_memory_back
+
 T = TypeVar("T")
 
 THREAD_VARIABLES: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -56,13 +58,7 @@ def do_alone(task: Callable[[Any], T], job: Any, *, folder: Path | None = None) 
         try:
             return task(job)
         finally:
-            _give_memory_back()
-
-
-def _give_memory_back() -> None:
-    """What a subject needed goes back to the system; the allocator would keep it, and a night's run would grow."""
-    with suppress(OSError, AttributeError):  # other systems' libraries have no such function
-        ctypes.CDLL(None).malloc_trim(0)
+            give_memory_back()
 
 
 def once(key: str, make: Callable[[], T]) -> T:

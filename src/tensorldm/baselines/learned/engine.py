@@ -23,6 +23,7 @@ from tensorldm.reconstruct.engine import Traits, WorkingScan
 from tensorldm.reconstruct.settings import DEFAULT_SAMPLES, Settings
 from tensorldm.reconstruct.uncertainty import LEVEL, Calibration
 from tensorldm.rng import generator
+from tensorldm.work.memory import freed_memory_kept
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,8 @@ class RivalEngine:
         pieces = Pieces(self.num_samples, AT_ONCE if by_slices else 1)
         while True:
             try:
-                return self._draw_all(scan, pieces)
+                with freed_memory_kept(self.device.type):
+                    return self._draw_all(scan, pieces)
             except torch.OutOfMemoryError:
                 pieces = self._shrink(pieces)
 
