@@ -17,6 +17,7 @@ from tensorldm.cohort.config import read_cohort
 from tensorldm.cohort.sources import open_source
 from tensorldm.cohort.stream import VirtualStream
 from tensorldm.dti.analytic import ade, minimum_norm
+from tensorldm.errors import ConfigError
 from tensorldm.experiments.known_scans import CLEAN, open_split
 from tensorldm.metrics.tensors import lem, off_diagonal_lem, v1_angles
 from tensorldm.reconstruct.calibration import judge, measure_coverage
@@ -45,6 +46,9 @@ def test_it_is_the_default_unless_the_environment_names_another(monkeypatch, tmp
     monkeypatch.delenv("TENSORLDM_MODEL")
     assert choose().folder == SHIPPED
     monkeypatch.setenv("TENSORLDM_MODEL", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"TENSORLDM_MODEL is .*, and no bundle\.json is in it"):
+        choose()
+    (tmp_path / "bundle.json").write_text("{}")
     assert choose().folder == tmp_path
     monkeypatch.setenv("TENSORLDM_MODEL", "none")
     assert (choose().folder, choose().method) == (None, "minimum-norm")

@@ -31,6 +31,7 @@ R = TypeVar("R")
 CONNECT_SECONDS = 20
 WAIT_FOR_WORKERS_SECONDS = 120
 """A cluster's queue may take long to start its first worker; after this the user is told that there is none."""
+LOUD = ("distributed", "tornado")
 ALLOWED_FAILURES = 1
 """Workers that a job may lose before it is suspected; a second one is no accident."""
 KILLED = (
@@ -107,7 +108,7 @@ def _alone(client: Client, task: Callable[[J], R], job: J) -> Done[J, R] | Lost[
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Dask tells of every connection; a lost worker or scheduler is told as one sentence, by us."""
-    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in LOUD]
     levels = {logger: logger.level for logger in map(logging.getLogger, names)}
     for logger in levels:
         logger.setLevel(logging.CRITICAL + 1)
@@ -124,17 +125,16 @@ def _local(crew: Crew, jobs: int) -> Iterator[Client]:
     threads = threads_each(workers)
     with ExitStack() as stack:
         with few_threads(threads):
-            cluster = stack.enter_context(
-                LocalCluster(
-                    n_workers=workers,
-                    threads_per_worker=1,
-                    processes=True,
-                    dashboard_address="127.0.0.1:0",
-                    security=_security(),
-                    silence_logs=logging.CRITICAL,
-                    scheduler_kwargs={"allowed_failures": ALLOWED_FAILURES},
-                )
+            cluster = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address="127.0.0.1:0",
+                security=_security(),
+                silence_logs=logging.CRITICAL,
+                scheduler_kwargs={"allowed_failures": ALLOWED_FAILURES},
             )
+        stack.callback(partial(_close, cluster))
         client = stack.enter_context(Client(cluster))
         client.register_plugin(Beginning(threads))
         stack.callback(partial(_end_workers, cluster))
@@ -201,6 +201,12 @@ def _version() -> str:
 def _security() -> Security | None:
     """Others on this machine could send work to an open port: encrypted and private where that can be had."""
     return Security.temporary() if find_spec("cryptography") is not None else None
+
+
+def _close(cluster: LocalCluster) -> None:
+    """What was worked on is done by now, and a worker that died while it was being replaced takes nothing from it."""
+    with suppress(AssertionError):  # Dask waits for the end of a process that it has not started
+        cluster.close()
 
 
 def _end_workers(cluster: LocalCluster) -> None:

@@ -74,6 +74,19 @@ def test_a_lost_worker_is_replaced_and_only_the_deadly_job_is_given_up(kind, tas
     assert "fewer --workers" in lost.reason
 
 
+def test_a_cluster_that_trips_over_its_own_end_loses_nothing(tasks, monkeypatch):
+    nanny = pytest.importorskip("distributed.nanny")
+    kill = nanny.WorkerProcess.kill
+
+    async def killed_before_it_was_started(self, *words, **more):
+        await kill(self, *words, **more)
+        raise AssertionError("can only join a started process")
+
+    monkeypatch.setattr(nanny.WorkerProcess, "kill", killed_before_it_was_started)
+    ended = list(perform(tasks.square, [1, 2, 3], crew=Crew(2), tell=silent))
+    assert sorted(each.value[0] for each in ended) == [1, 4, 9]
+
+
 class Watched(Sequence):
     """Jobs that remember how many were taken."""
 
