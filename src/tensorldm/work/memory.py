@@ -1,8 +1,9 @@
 """What the C library does with memory that a CPU frees: kept for the next array, or given back to the system.
 
 A network's arrays come and go by the thousand, each tens of megabytes. By default glibc asks the system for each of
-them and gives it back, and the system fills every page with zeros anew: a fifth of a reconstruction's time, up to a
-half on a virtual machine. Only where things lie changes, no number. Other systems' libraries have no such knobs.
+them and gives it back, and the system fills every page with zeros anew: a tenth of a reconstruction's time, and more
+where several work beside each other on a virtual machine. Only where things lie changes, no number. Other systems'
+libraries have no such knobs.
 """
 
 import ctypes
