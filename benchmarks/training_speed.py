@@ -253,6 +253,9 @@ def main() -> None:
     described = [number for number in method.stages if str(number) in config.stages]
     numbers = parse_stages(wanted.stages, method) if wanted.stages else described
     subjects = [Subject(method, config, number, fabric, encoded=wanted.encoded) for number in numbers]
+    several = [each.number for each in subjects if each.settings.accumulate > 1]
+    if "recorded" in wanted.forms and several:
+        parser.error(f"--forms recorded: stage {several[0]} accumulates, give --set stages.{several[0]}.accumulate=1")
     rows = [
         measure(subject, source=wanted.source, seconds=wanted.seconds, form=form)
         for subject in subjects

@@ -41,6 +41,7 @@ def test_a_full_disk(cohort, tmp_path, disk, program, check):
     answer = program("reconstruct", tree, *CLOSED, "-o", small / "out")
     assert answer.code == 1
     assert "No space left on device" in answer.err
+    assert ".part" not in answer.err, "the folder that was asked for is named, not the hidden one"
     assert "Traceback" not in answer.err
     assert debris(small) == []
     there = results(small / "out")

@@ -50,7 +50,8 @@ def describe() -> tuple[str, ...]:
         f"K1 {SSIM_K1:g}, K2 {SSIM_K2:g}, volumes zero outside the mask, mean over the mask",
         "NMSE: sum of squared errors over sum of squared reference, in the mask",
         "Colour FA: three unsigned channels, each measured, then averaged",
-        f"LEM: eigenvalues clamped at {LEM_FLOOR_MM2_PER_S:g} mm²/s (sensitivity at {floors}), mean over the mask",
+        f"LEM: log-Euclidean distance, the norm of the difference of the tensors' logarithms; eigenvalues clamped at "
+        f"{LEM_FLOOR_MM2_PER_S:g} mm²/s (sensitivity at {floors}), mean over the mask",
         "SPD violations: % of mask voxels whose raw tensor has a negative eigenvalue; "
         "in FA, MD and RD a negative eigenvalue counts as 0",
         f"v1 angle: degrees, antipodal, where the reference FA > {V1_MIN_FA:g}",

@@ -95,7 +95,8 @@ def appearing(out: Path) -> Iterator[Path]:
     except OSError as error:
         raise _cannot_write(out, error) from error
     try:
-        yield hidden
+        with _told_as(hidden, out):
+            yield hidden
         try:
             if not os.path.samestat(hidden.stat(), os.fstat(itself)):
                 raise FileNotFoundError(errno.ENOENT, "another run cleared away what was being written")
@@ -106,6 +107,15 @@ def appearing(out: Path) -> Iterator[Path]:
     finally:
         os.close(itself)  # open until now, so that no new folder could take its number
         shutil.rmtree(hidden, ignore_errors=True)
+
+
+@contextmanager
+def _told_as(hidden: Path, out: Path) -> Iterator[None]:
+    """A user knows the folder that was asked for, not the one that is gone by the time the error is read."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(str(error).replace(str(hidden), str(out))) from error
 
 
 def remove_stale(out: Path, naming: Naming, *, written: Iterable[Path]) -> None:

@@ -78,7 +78,9 @@ def _measure_table(comparison: Comparison, title: str) -> Markup:
             for cell, winner in zip(cells, best, strict=True)
         ]
         lines.append(tag("tr", tag("th", method, scope="row"), marked))
-    body = tag("table", tag("caption", title), tag("thead", head), tag("tbody", lines))
+    better = "higher" if title in HIGHER_IS_BETTER else "lower"
+    caption = tag("caption", f"{title} ({better} is better)")
+    body = tag("table", caption, tag("thead", head), tag("tbody", lines))
     return tag("div", body, class_="scroll", tabindex=0, role="region", aria_label=title)
 
 

@@ -73,6 +73,8 @@ def check_sidecar(path: Path, notes: Mapping[str, Any]) -> None:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         what = f"'{where}': {first['msg']}" if where else first["msg"]
+        what = f"it has no '{where}'" if first["type"] == "missing" else what
         raise DataError(
-            f"{path}: not a reconstruction's sidecar ({what}). Give a folder that `tensorldm reconstruct` wrote."
+            f"{path}: not a reconstruction's sidecar ({what}). Give a folder that `tensorldm reconstruct` wrote; "
+            "a reference, or another program's tensor, is shown with --compare."
         ) from error

@@ -112,7 +112,7 @@ def test_a_broken_one_is_named_and_stops_nobody(write, tmp_path, read_page):
     assert [member.name for member in members] == ["good"]
     assert list(failures) == [str(broken)]
     assert (
-        "not a reconstruction's sidecar ('Method': Field required)"
+        "not a reconstruction's sidecar (it has no 'Method')"
         in read_page(cohort_page(members, failures=failures, root=tmp_path)).text
     )
 

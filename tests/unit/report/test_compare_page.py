@@ -101,6 +101,16 @@ def test_the_better_figure_of_each_column_is_marked_lower_for_errors_and_higher_
     assert not any(any(line) for line in far)
 
 
+def test_each_table_says_which_way_is_better(comparison):
+    captions = re.findall(r"<caption>([^<]*)", compare_page(comparison))
+    assert captions == [
+        "Tensors (lower is better)",
+        "PSNR, dB (higher is better)",
+        "SSIM (higher is better)",
+        "NMSE (lower is better)",
+    ]
+
+
 def test_where_figures_are_equal_as_written_none_is_called_better(comparison, read_page):
     equal = replace(comparison, rows=[replace(row, value=1.0) for row in comparison.rows])
     assert not read_page(compare_page(equal)).classes("td", "best")
