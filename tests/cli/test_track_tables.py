@@ -93,7 +93,7 @@ def test_a_table_of_nobody_is_refused_before_anything_is_made(tmp_path):
 def test_by_default_the_closed_forms_and_the_shipped_model_are_compared(monkeypatch, tmp_path):
     assert tuple(name_methods(None, [])) == CLOSED_FORMS  # tests have no shipped model
     monkeypatch.setenv("TENSORLDM_MODEL", str(tmp_path))
-    methods = name_methods(None, [tmp_path / "rival"])
+    methods = name_methods(None, [str(tmp_path / "rival")])
     assert tuple(methods) == (*CLOSED_FORMS, SHIPPED, "rival")
     assert methods[SHIPPED].bundle == tmp_path
     assert methods["rival"].bundle == tmp_path / "rival"
@@ -106,4 +106,17 @@ def test_methods_that_are_not_there_or_there_twice_are_told(tmp_path):
         name_methods(["magic"], [])
     for models in ([tmp_path / "ade"], [tmp_path / "a" / "rival", tmp_path / "b" / "rival"], [tmp_path / "reference"]):
         with pytest.raises(ConfigError, match="is in the table already"):
-            name_methods(["ade"], models)
+            name_methods(["ade"], [str(model) for model in models])
+
+
+def test_models_of_one_folder_name_are_told_apart_by_names_of_their_own(tmp_path):
+    here = tmp_path / "a=b" / "bundle"
+    here.mkdir(parents=True)
+    methods = name_methods([], [f"unet={tmp_path}/unet/bundle", f"ldm.2={tmp_path}/ldm/bundle", str(here)])
+    assert list(methods) == ["unet", "ldm.2", "bundle"]
+    assert methods["unet"].bundle == tmp_path / "unet" / "bundle"
+    assert methods["bundle"].bundle == here
+    with pytest.raises(ConfigError, match=r"'a/b' is to name files\. Take letters"):
+        name_methods([], [f"a/b={tmp_path}"])
+    with pytest.raises(ConfigError, match=r"'unet' is in the table already\. Name it: --model NAME=two"):
+        name_methods([], ["unet=one", "unet=two"])

@@ -46,7 +46,11 @@ def tracts(
         ),
     ] = None,
     model: Annotated[
-        list[Path] | None, typer.Option(help="Folder of a further trained model, ours or a rival's; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]FOLDER",
+            help="Of a further trained model, ours or a rival's, and what to call it: by default its folder's name.",
+        ),
     ] = None,
     bundle: Annotated[list[str] | None, typer.Option(help="Bundles to look at; by default the paper's twelve.")] = None,
     subjects: Annotated[int | None, typer.Option(min=1, help="Only the first so many of each cohort or group.")] = None,
@@ -118,7 +122,7 @@ def tracts(
         raise typer.Exit(SOME_FAILED)
 
 
-def _making(names: Sequence[str] | None, models: Sequence[Path], *, seed: int, device: str) -> "Making":
+def _making(names: Sequence[str] | None, models: Sequence[str], *, seed: int, device: str) -> "Making":
     """How tensors are made; a model that is not there is refused."""
     from tensorldm.experiments.methods import identity
     from tensorldm.experiments.tract_tensors import Making, name_methods

@@ -6,6 +6,7 @@ takes minutes on a processor.
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ from tensorldm.work.journal import Journal
 
 CLOSED_FORMS: Final = ("ade", "minimum-norm", "ols-6", "ols-12")
 SHIPPED: Final = "tensorldm"
+NAME = re.compile(r"\w[\w.-]*")
+"""What a model may be called in a table, whose methods have files."""
 """The method name of the model that the package brings."""
 FIT: Final = "ols"
 """Of the reference, as the paper's."""
@@ -88,8 +91,11 @@ class MadeTensor(Strict):
     inputs_sha256: str
 
 
-def name_methods(names: Sequence[str] | None, models: Sequence[Path]) -> dict[str, MethodConfig]:
-    """Methods by their names in the table: those asked for, or all closed forms and the shipped model; then models."""
+def name_methods(names: Sequence[str] | None, models: Sequence[str]) -> dict[str, MethodConfig]:
+    """Methods by their names in the table: those asked for, or all closed forms and the shipped model; then models.
+
+    A model is given as its folder, whose name it has then, or as ``NAME=FOLDER``.
+    """
     shipped = default_model()
     if names is None:
         names = CLOSED_FORMS if shipped is None else (*CLOSED_FORMS, SHIPPED)
@@ -100,12 +106,22 @@ def name_methods(names: Sequence[str] | None, models: Sequence[Path]) -> dict[st
         if name != SHIPPED and name not in ANALYTIC:
             raise ConfigError(f"--method {name}: there is none. Give {', '.join(ANALYTIC)} or {SHIPPED}.")
         methods[name] = MethodConfig(bundle=shipped) if name == SHIPPED else MethodConfig(analytic=name)
-    for folder in models:
-        name = folder.resolve().name
+    for model in models:
+        name, folder = _named_folder(model)
         if name in {*methods, REFERENCE, NOISE_FLOOR}:
-            raise ConfigError(f"--model {folder}: '{name}' is in the table already. Rename the model's folder.")
+            raise ConfigError(f"--model {model}: '{name}' is in the table already. Name it: --model NAME={folder}.")
         methods[name] = MethodConfig(bundle=folder)
     return methods
+
+
+def _named_folder(model: str) -> tuple[str, Path]:
+    """``NAME=FOLDER``, or a folder that is there, whatever is in its name."""
+    name, equals, folder = model.partition("=")
+    if not equals or Path(model).is_dir():
+        return Path(model).resolve().name, Path(model)
+    if not NAME.fullmatch(name):
+        raise ConfigError(f"--model {model}: '{name}' is to name files. Take letters, digits, '.', '_' and '-'.")
+    return name, Path(folder)
 
 
 def make_tensors(subject: StudySubject, making: Making, *, folder: Path, tell: Tell) -> dict[str, Path]:

@@ -25,7 +25,7 @@ from tensorldm.components import NUM_COMPONENTS
 from tensorldm.config.training import StageConfig
 from tensorldm.data.scaling import TensorScaling
 from tensorldm.networks.quantizer import VectorQuantizer
-from tensorldm.shapes import Dwi, Latents, Masks
+from tensorldm.shapes import Components, Dwi, Latents, Masks
 from tensorldm.training.objectives import ReconstructionObjective
 from tensorldm.training.recording import Evaluated, Gathered
 from tensorldm.training.stages import NOT_JOINT
@@ -84,6 +84,17 @@ class Coupled(Rival):
             latents.append(self.model.autoencoder.encode(self.scaling.scale(batch.components), features))
             inside.append(self.model.latent_mask(batch.mask))
         self.model.set_latent_scale(torch.cat(latents), torch.cat(inside))
+
+    @torch.no_grad()
+    def recoded(self, batch: Batch, *, stage: int) -> Components | None:
+        """Before the denoiser is trained, what the autoencoder makes of the reference."""
+        if stage == DENOISING:
+            return None
+        features = self.model.scan_features(**batch.scan)
+        latents = self.model.encode(self.scaling.scale(batch.components), features)
+        x, y, z = batch.mask.shape[1:]
+        decoded = self.model.decode(latents, features, size=(x, y, z))
+        return self.scaling.unscale(decoded.float()) * batch.mask[:, None]
 
     def denoise(self, noisy: Latents, steps: Int[Tensor, " _"], *, pooled: Float[Tensor, "b c _ x y z"]) -> Latents:
         """The prediction for latents at their diffusion steps, all components in one stack with the scan's features."""

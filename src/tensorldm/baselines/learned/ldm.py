@@ -15,12 +15,13 @@ from monai.networks.nets.diffusion_model_unet import DiffusionModelUNet
 from monai.networks.nets.vqvae import VQVAE
 from torch import Tensor
 
-from tensorldm.baselines.learned.codebook import LatentList, codes_as_buffer, revive_codes, start_codes
+from tensorldm.baselines.learned.codebook import LatentList, revive_codes, start_codes
 from tensorldm.baselines.learned.config import LDMModel
 from tensorldm.baselines.learned.denoising import denoising_error, draw_latents, draw_noise, noised
 from tensorldm.baselines.learned.objective import Positions, RivalObjective, mean_inside
 from tensorldm.baselines.learned.rival import Goal, Rival, Sampling
 from tensorldm.baselines.learned.told import NUM_CHANNELS, NUM_IMAGES, NUM_SETTINGS, Told, tell_batch
+from tensorldm.baselines.learned.vqvae import SixCodesVQVAE, sixths
 from tensorldm.batch import Batch
 from tensorldm.components import NUM_COMPONENTS
 from tensorldm.config.training import StageConfig
@@ -31,13 +32,9 @@ from tensorldm.shapes import Components, Latents, Masks
 from tensorldm.training.recording import Evaluated, Gathered
 
 SMALLEST_SPREAD = 1e-6
-CODE_DECAY = 0.9
-"""Of the codes' running means: between MONAI's 0.5 and 0.99, usual for large batches; dead codes show soon."""
 Volume = Float[Tensor, "b _ x y z"]
 LatentVolume = Float[Tensor, "_ _ x y z"]
 """Latents of samples, or the condition beside them, of which there may be one for all."""
-HALVING, DOUBLING = (2, 4, 1, 1), (2, 4, 1, 1, 0)
-"""Stride, kernel, dilation and padding of a level, and the output's padding on the way back."""
 
 
 class LDM(Rival):
@@ -47,8 +44,8 @@ class LDM(Rival):
 
     def __init__(self, config: LDMModel, scaling: TensorScaling) -> None:
         super().__init__(scaling)
-        self.tensors = _autoencoder(config, NUM_COMPONENTS, NUM_COMPONENTS)
-        self.scans = _autoencoder(config, NUM_CHANNELS, NUM_IMAGES)
+        self.tensors = SixCodesVQVAE(config, NUM_COMPONENTS, NUM_COMPONENTS)
+        self.scans = SixCodesVQVAE(config, NUM_CHANNELS, NUM_IMAGES)
         self.unet = DiffusionModelUNet(
             spatial_dims=3,
             in_channels=2 * config.latent_channels + NUM_SETTINGS,
@@ -65,10 +62,13 @@ class LDM(Rival):
         self.latent_channels = config.latent_channels
         self.compression = 2 ** len(config.encoder_channels)
         self._side = self.compression * 2 ** (len(config.channels) - 1)
-        for name, start in (("latent_mean", torch.zeros), ("latent_spread", torch.ones)):
-            self.register_buffer(name, start(1, config.latent_channels, 1, 1, 1))
+        for kind in ("latent", "scan"):
+            for name, start in (("mean", torch.zeros), ("spread", torch.ones)):
+                self.register_buffer(f"{kind}_{name}", start(1, config.latent_channels, 1, 1, 1))
         self.latent_mean: Tensor
         self.latent_spread: Tensor
+        self.scan_mean: Tensor
+        self.scan_spread: Tensor
 
     @property
     def multiples(self) -> tuple[int, int, int]:
@@ -83,7 +83,7 @@ class LDM(Rival):
 
     @torch.no_grad()
     def begin(self, stage: int, batches: Iterable[Batch], *, seed: int) -> None:
-        """First codes from latents of training subjects; then, for diffusion, their mean and spread."""
+        """First codes from latents of training subjects; then, for diffusion, the mean and spread of both kinds."""
         tensors, scans = [], []
         for batch in batches:
             told = tell_batch(batch, self.scaling.per_component)
@@ -91,12 +91,11 @@ class LDM(Rival):
             scans.append(self.inside(self.scans.encode(told.channels), batch.mask))
         if stage == 1:
             random = generator(seed, "first codes")
-            start_codes(self.tensors.quantizer.quantizer, torch.cat(tensors), random)
-            start_codes(self.scans.quantizer.quantizer, torch.cat(scans), random)
+            start_codes(self.tensors.quantizer.quantizer, sixths(torch.cat(tensors)), random)
+            start_codes(self.scans.quantizer.quantizer, sixths(torch.cat(scans)), random)
             return
-        values = torch.cat(tensors)
-        self.latent_mean.copy_(values.mean(dim=0).reshape(self.latent_mean.shape))
-        self.latent_spread.copy_(values.std(dim=0).clamp_min(SMALLEST_SPREAD).reshape(self.latent_spread.shape))
+        _measure(torch.cat(tensors), self.latent_mean, spread=self.latent_spread)
+        _measure(torch.cat(scans), self.scan_mean, spread=self.scan_spread)
 
     def inside(self, latents: Float[Tensor, "b f _ _ _"], mask: Masks) -> LatentList:
         """Latents that any voxel of the mask falls into, as a list."""
@@ -105,6 +104,15 @@ class LDM(Rival):
     def _target(self, batch: Batch) -> Components:
         return self.scaling.scale(batch.components) * batch.mask[:, None]
 
+    @torch.no_grad()
+    def recoded(self, batch: Batch, *, stage: int) -> Components | None:
+        """After the first stage, what the autoencoder makes of the reference."""
+        if stage != 1:
+            return None
+        latents = self.tensors.encode(self._target(batch)).float()
+        decoded: Tensor = self.tensors.decode(self.tensors.quantize(latents)[0])
+        return self.scaling.unscale(decoded.float()) * batch.mask[:, None]
+
     def latent_mask(self, mask: Masks) -> Bool[Tensor, "b _ _ _"]:
         """Latents that any voxel of the mask falls into."""
         return F.max_pool3d(mask[:, None].float(), self.compression)[:, 0] > 0
@@ -112,7 +120,7 @@ class LDM(Rival):
     @torch.no_grad()
     def condition(self, told: Told) -> LatentVolume:
         """What is laid beside the noisy latents: the scan's latent, and where and how it was measured."""
-        latents = self.scans.encode(told.channels)
+        latents = (self.scans.encode(told.channels) - self.scan_mean) / self.scan_spread
         return torch.cat([latents, F.avg_pool3d(told.settings, self.compression).to(latents)], dim=1)
 
     def denoise(self, noisy: LatentVolume, steps: Int[Tensor, " b"], *, condition: LatentVolume) -> LatentVolume:
@@ -167,7 +175,7 @@ class AutoencoderObjective(RivalObjective):
         for coder, found in zip((self.rival.tensors, self.rival.scans), latents, strict=True):
             known = self.rival.inside(found, mask)
             if len(known):
-                revive_codes(coder.quantizer.quantizer, known, random)
+                revive_codes(coder.quantizer.quantizer, sixths(known), random)
 
     def _code(self, coder: VQVAE, volume: Tensor, target: Tensor, *, mask: Masks) -> tuple[Tensor, Tensor, Tensor]:
         """Error, commitment, and the latents without their gradients."""
@@ -207,23 +215,9 @@ class LatentDenoising(RivalObjective):
         return Evaluated(denoising_error(found, target), {})
 
 
-def _autoencoder(config: LDMModel, in_channels: int, out_channels: int) -> VQVAE:
-    levels = len(config.encoder_channels)
-    coder = VQVAE(
-        spatial_dims=3,
-        in_channels=in_channels,
-        out_channels=out_channels,
-        channels=config.encoder_channels,
-        num_res_layers=config.residual_layers,
-        num_res_channels=config.encoder_channels,
-        downsample_parameters=(HALVING,) * levels,
-        upsample_parameters=(DOUBLING,) * levels,
-        num_embeddings=config.num_codes,
-        embedding_dim=config.latent_channels,
-        decay=CODE_DECAY,
-    )
-    codes_as_buffer(coder.quantizer.quantizer)
-    return coder
+def _measure(latents: LatentList, mean: Tensor, *, spread: Tensor) -> None:
+    mean.copy_(latents.mean(dim=0).reshape(mean.shape))
+    spread.copy_(latents.std(dim=0).clamp_min(SMALLEST_SPREAD).reshape(spread.shape))
 
 
 def _grouped(latents: LatentVolume) -> Float[Tensor, "b 6 _ x y z"]:

@@ -18,8 +18,8 @@ from tensorldm.baselines.learned.told import NUM_CHANNELS
 from tensorldm.components import NUM_COMPONENTS
 from tensorldm.data.scaling import TensorScaling
 
-SIDE = 16
-"""Voxels a side of a token: four halvings, two in the encoder and two before the transformer."""
+SIDE = 8
+"""Voxels a side of a token: three halvings, one in the encoder and two before the transformer."""
 
 
 def _normed(convolution: nn.Module, channels: int, groups: int) -> nn.Sequential:
@@ -81,7 +81,7 @@ class ResViTGenerator(nn.Module):
         self.encoder = nn.Sequential(
             _normed(nn.Conv3d(NUM_CHANNELS, fine, 7, padding=3), fine, groups),
             _halve(fine, middle, groups),
-            _halve(middle, coarse, groups),
+            _normed(nn.Conv3d(middle, coarse, 3, padding=1), coarse, groups),
         )
         self.transformer = GridTransformer(
             config.token_channels, layers=config.layers, head_channels=config.head_channels
@@ -94,7 +94,7 @@ class ResViTGenerator(nn.Module):
         )
         self.residuals = nn.ModuleList(ConvolutionalResidual(coarse, groups) for _ in range(config.blocks))
         self.decoder = nn.Sequential(
-            _double(coarse, middle, groups),
+            _normed(nn.Conv3d(coarse, middle, 3, padding=1), middle, groups),
             _double(middle, fine, groups),
             nn.Conv3d(fine, NUM_COMPONENTS, 7, padding=3),
         )

@@ -15,7 +15,7 @@ from tensorldm.baselines.learned.told import Told, tell
 from tensorldm.batch import Batch
 from tensorldm.config.training import StageConfig
 from tensorldm.data.scaling import TensorScaling
-from tensorldm.shapes import Dwi, Masks
+from tensorldm.shapes import Components, Dwi, Masks
 
 Noise = Callable[[int, tuple[int, ...]], Tensor]
 """(number of the sample, shape) -> noise: a function of these alone, whatever is drawn beside it."""
@@ -75,6 +75,13 @@ class Rival(nn.Module, ABC):
 
     def begin(self, stage: int, batches: Iterable[Batch], *, seed: int) -> None:
         """Measure from training subjects what a stage fixes once, before its first step."""
+
+    def recoded(self, batch: Batch, *, stage: int) -> Components | None:  # noqa: ARG002  for those that have latents
+        """Of a stage that trains an autoencoder: the reference in mm²/s, decoded from its own codes.
+
+        Nothing can draw latents yet, and this is the most that they can give. None of a stage that reconstructs.
+        """
+        return None
 
     def reconstruct(
         self,

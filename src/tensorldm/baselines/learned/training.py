@@ -70,7 +70,10 @@ class RivalStageWork:
         """Rivals keep nothing of a subject."""
 
     def reconstruct(self, batch: Batch, positions: Tensor) -> Components:
-        """One tensor for each scan, as reconstruction would give it."""
+        """One tensor for each scan, as reconstruction would give it; of an autoencoder, the reference decoded."""
+        recoded = self.model.recoded(batch, stage=self.outline.number)
+        if recoded is not None:
+            return recoded
 
         def noise(number: int, shape: tuple[int, ...]) -> Tensor:
             random = generator(self.config.seed, "validation noise", int(positions[0]), number)

@@ -45,7 +45,7 @@ def test_the_weights_average_follows_codes_that_training_writes():
     average = Average(rival, settings.average)
     rival.train()
     before = rival.tensors.quantizer.quantizer.embedding.weight.clone()
-    latents = torch.randn(2, 6, 4, 4, 4, generator=torch.Generator().manual_seed(3))
+    latents = torch.randn(2, 12, 4, 4, 4, generator=torch.Generator().manual_seed(3))
     rival.tensors.quantize(latents)
     average.update(0)
     after = rival.tensors.quantizer.quantizer.embedding.weight
