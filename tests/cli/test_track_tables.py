@@ -97,6 +97,8 @@ def test_by_default_the_closed_forms_and_the_shipped_model_are_compared(monkeypa
     assert tuple(methods) == (*CLOSED_FORMS, SHIPPED, "rival")
     assert methods[SHIPPED].bundle == tmp_path
     assert methods["rival"].bundle == tmp_path / "rival"
+    as_used = {(methods[name].samples, methods[name].steps) for name in (SHIPPED, "rival")}
+    assert as_used == {(4, 10)}
 
 
 def test_methods_that_are_not_there_or_there_twice_are_told(tmp_path):

@@ -25,6 +25,7 @@ from tensorldm.experiments.loading import MASK, LoadedSubject, load
 from tensorldm.experiments.methods import Workbench, identity, write_method, write_reference
 from tensorldm.experiments.subjects import StudySubject, Tell
 from tensorldm.reconstruct.choice import default_model
+from tensorldm.reconstruct.settings import DEFAULT_SAMPLES, DEFAULT_STEPS
 from tensorldm.work.journal import Journal
 
 CLOSED_FORMS: Final = ("ade", "minimum-norm", "ols-6", "ols-12")
@@ -105,13 +106,18 @@ def name_methods(names: Sequence[str] | None, models: Sequence[str]) -> dict[str
             raise ConfigError("--method tensorldm: no model ships with this installation. Give one with --model.")
         if name != SHIPPED and name not in ANALYTIC:
             raise ConfigError(f"--method {name}: there is none. Give {', '.join(ANALYTIC)} or {SHIPPED}.")
-        methods[name] = MethodConfig(bundle=shipped) if name == SHIPPED else MethodConfig(analytic=name)
+        methods[name] = _as_used(shipped) if name == SHIPPED else MethodConfig(analytic=name)
     for model in models:
         name, folder = _named_folder(model)
         if name in {*methods, REFERENCE, NOISE_FLOOR}:
             raise ConfigError(f"--model {model}: '{name}' is in the table already. Name it: --model NAME={folder}.")
-        methods[name] = MethodConfig(bundle=folder)
+        methods[name] = _as_used(folder)
     return methods
+
+
+def _as_used(folder: Path | None) -> MethodConfig:
+    """A model as ``tensorldm reconstruct`` uses it: the mean of a few samples, which is not as rough as one."""
+    return MethodConfig(bundle=folder, samples=DEFAULT_SAMPLES, steps=DEFAULT_STEPS)
 
 
 def _named_folder(model: str) -> tuple[str, Path]:
