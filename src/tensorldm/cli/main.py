@@ -3,7 +3,7 @@
 import logging
 import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,6 +20,8 @@ app = typer.Typer(
 )
 
 USER_ERROR = 2
+WRONG_CALL: Any = typer.BadParameter.__base__
+"""Typer's error of a wrong option, argument or command; it has the parent of this one and no name for it."""
 INTERRUPTED = 130
 
 
@@ -44,12 +46,20 @@ def _warn_in_one_line(message: Warning | str, *_details: object, **_more: object
     typer.echo(f"warning: {message}", err=True)
 
 
+def _tell_in_one_line(error: Any, _file: object = None) -> None:
+    """What typer says in four lines of a wrong call: which command, what is wrong with it, and where to look."""
+    message = error.format_message().rstrip(".")
+    where = error.ctx.command_path if error.ctx else app.info.name
+    typer.echo(f"error: {message}. See '{where} -h'.", err=True)
+
+
 def run() -> None:
     """Entry point of the installed program."""
     from tensorldm.cli import verbs  # noqa: F401  registers every verb on ``app``
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     warnings.showwarning = _warn_in_one_line
+    WRONG_CALL.show = _tell_in_one_line
     try:
         app()
     except TensorldmError as error:
