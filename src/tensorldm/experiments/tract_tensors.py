@@ -30,9 +30,9 @@ from tensorldm.work.journal import Journal
 
 CLOSED_FORMS: Final = ("ade", "minimum-norm", "ols-6", "ols-12")
 SHIPPED: Final = "tensorldm"
-NAME = re.compile(r"\w[\w.-]*")
-"""What a model may be called in a table, whose methods have files."""
 """The method name of the model that the package brings."""
+NAME: Final = re.compile(r"\w[\w.-]*")
+"""What a model may be called in a table, whose methods have files."""
 FIT: Final = "ols"
 """Of the reference, as the paper's."""
 

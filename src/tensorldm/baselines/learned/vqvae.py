@@ -1,7 +1,7 @@
 """MONAI's VQ-VAE with six codes at a position, and first weights that it can learn from [choice: rival-ldm].
 
-A single code of 11 bits for 64 voxels of six components leaves little but the mean tensor, so each sixth of the latent
-channels of a position has a code of its own, all from one codebook.
+A single code of 11 bits is little for the 384 numbers of 64 voxels, so each sixth of the latent channels of a position
+has a code of its own, all from one codebook.
 Axes: b batch, f channel, x y z space (of voxels or latents), n positions.
 """
 
@@ -60,9 +60,9 @@ class SixCodesVQVAE(VQVAE):
 def _start_lively(coder: VQVAE) -> None:
     """First weights that carry a signal through, from a calm start: residual branches and the output begin small.
 
-    Torch's own take a third of the spread from every layer, and without norms, as here, a latent then has a spread of
-    .001 beside the unit noise of diffusion. Where the output begins at random, what is learned first is silence: after
-    a hundred steps such a coder gave every patch the same tensor.
+    Torch's own leave a third of the variance at every layer, and there are no norms here to bring it back. Where the
+    output begins at random, what is learned first is silence: after a hundred steps such a coder was no better than one
+    tensor for all (docs/training-log.md).
     """
     for layer in coder.modules():
         if isinstance(layer, nn.Conv3d | nn.ConvTranspose3d):
